@@ -381,6 +381,11 @@ impl View<'_> {
     pub fn may_grant(&self) -> bool {
         self.fence.is_some_and(|fence| fence.may_grant)
     }
+
+    /// Whether a grant writes Redisson's counter.
+    pub fn has_counter(&self) -> bool {
+        self.fence.is_some_and(|fence| fence.counter.is_some())
+    }
 }
 
 #[cfg(test)]

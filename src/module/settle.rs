@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::lock::{
     Count, Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, Planned,
-    ReadDepth, Resource, SemState, SemView, Semaphores, WaiterId,
+    ReadDepth, Resource, SemState, SemView, Semaphores, View, WaiterId,
 };
 use crate::module::answers;
 use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
@@ -180,7 +180,8 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
         .map(|(key, state)| view_for(key, state, &planned, now))
         .collect();
     for asked in asked.into_iter().flatten() {
-        tickets::hear(ctx, &asked, now);
+        let mut of_its = views.iter().filter(|view| view.key == asked.key.as_ref());
+        tickets::hear(ctx, &asked, of_its.any(View::has_counter), now);
     }
     let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)

@@ -45,8 +45,9 @@ pub fn check(ctx: Ctx<'_>, key: Str<'_>, channel: Str<'_>) -> Result<(), LockErr
 
 /// Asks whether the next waiter of this queue may be granted, and the readers behind it if it asks for READ. To be
 /// called before every decision that may grant: tickets at the head that are not heard are passed over here, and
-/// waiters fail whose users are not permitted any more. `of`: the number of keys of the decision.
-pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, of: usize, now: Now) {
+/// waiters fail whose users are not permitted any more. `of`: the number of keys of the decision. `has_counter`: a
+/// grant writes Redisson's counter.
+pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, (of, has_counter): (usize, bool), now: Now) {
     if !shell::with(|shell| shell.locks.shared.waiters.must_ask(key)) {
         return;
     }
@@ -59,15 +60,16 @@ pub fn ask(ctx: Ctx<'_>, key: KeyRef<'_>, of: usize, now: Now) {
         let Some(next) = next else {
             return;
         };
-        if hear(ctx, &next, now) == Hearing::Heard && next.mode != Mode::Read {
+        let hearing = hear(ctx, &next, has_counter, now);
+        if hearing == Hearing::Heard && next.mode != Mode::Read {
             return;
         }
     }
 }
 
 /// Finds out whether this waiter may be granted, and lets the queues learn it.
-pub fn hear(ctx: Ctx<'_>, asked: &Asked, now: Now) -> Hearing {
-    let hearing = hearing_of(ctx, asked);
+pub fn hear(ctx: Ctx<'_>, asked: &Asked, has_counter: bool, now: Now) -> Hearing {
+    let hearing = hearing_of(ctx, asked, has_counter);
     let ((), fx) = decide(now, |locks, cx| {
         locks.shared.waiters.learn(asked, hearing, cx)
     });
@@ -75,7 +77,7 @@ pub fn hear(ctx: Ctx<'_>, asked: &Asked, now: Now) -> Hearing {
     hearing
 }
 
-fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
+fn hearing_of(ctx: Ctx<'_>, asked: &Asked, has_counter: bool) -> Hearing {
     // First: the message that the request has failed takes time for each subscriber, too.
     let subscribers = asked.channel.as_ref().map(|channel| {
         let name = OwnedStr::new(channel.name());
@@ -83,7 +85,7 @@ fn hearing_of(ctx: Ctx<'_>, asked: &Asked) -> Hearing {
         channel.counted(count);
         count
     });
-    if !users::may_take(ctx, asked) {
+    if !users::may_take(ctx, asked, has_counter) {
         return Hearing::Forbidden;
     }
     let is_closed = |client: u64| {

@@ -144,17 +144,14 @@ pub fn look_for_deleted(ctx: Ctx<'_>) {
     }
 }
 
-/// Whether the user of this waiter is still permitted to take the key. If not, the server's log of refusals says so.
-pub fn may_take(ctx: Ctx<'_>, asked: &Asked) -> bool {
+/// Whether the user of this waiter is still permitted to take the key, and to write Redisson's counter if there is one.
+/// If not, the server's log of refusals says so.
+pub fn may_take(ctx: Ctx<'_>, asked: &Asked, has_counter: bool) -> bool {
     let key = asked.key.as_ref();
     let at = (key, asked.mode, asked.owner.as_deref());
     is_permitted(ctx, asked.user, at, |user| {
-        // A grant writes Redisson's counter of tokens, if there is one.
-        let counter = match key.resource {
-            Resource::Lock => horizon::read_counter(ctx, key.name),
-            _ => None,
-        };
-        let counter = counter.and_then(|_| horizon::counter_name(key.name));
+        let name = || horizon::counter_name(key.name);
+        let counter = has_counter.then(name).flatten();
         let channel = asked.channel.as_ref();
         let channel = channel.map(|channel| OwnedStr::new(channel.name()));
         counter.is_none_or(|counter| user.may_write(&[counter.as_str()]))

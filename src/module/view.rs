@@ -24,9 +24,10 @@ pub fn view_for<'a>(
     planned: &Planned<'_>,
     now: Now,
 ) -> View<'a> {
-    let need = shell::with(|shell| shell.locks.need(key.id(), &state, planned, now));
+    let id = key.id();
+    let need = shell::with(|shell| shell.locks.need(id, &state, planned, now));
     let mut view = View {
-        key: key.id(),
+        key: id,
         state,
         domain: horizon::domain_of(key.name()),
         fence: None,
@@ -37,35 +38,38 @@ pub fn view_for<'a>(
         Need::Nothing => {}
         Need::Horizon => horizon::learn_of(key.ctx(), view.domain),
         Need::Token => {
-            prepare_waiters(key, &mut view.state, planned, now);
-            view.fence = Some(fence_of(key, &view, now));
+            let counter = horizon::read_counter(key.ctx(), view.key.name);
+            let may_grant = false;
+            view.fence = Some(Fence { counter, may_grant });
+            prepare_waiters(key, &mut view, planned, now);
+            let may_grant = is_grant_safe(key, &view, now);
+            view.fence = Some(Fence { counter, may_grant });
             view.has_subscriber = subscribers::has_relevant_subscriber(key.ctx(), view.key, now);
         }
     }
     view
 }
 
-/// Reads the keys on which a token depends.
-fn fence_of(key: &LockKey<'_>, view: &View<'_>, now: Now) -> Fence {
+/// Whether a grant can be made safe now: see [`Fence`].
+fn is_grant_safe(key: &LockKey<'_>, view: &View<'_>, now: Now) -> bool {
     let ctx = key.ctx();
-    let counter = horizon::read_counter(ctx, key.name().bytes());
     let needs_siblings = || shell::with(|shell| shell.locks.next_may_need_siblings(view.key, now));
     let is_hidden = || ctx.is_paused() && needs_siblings();
     let is_there = view.state != KeyState::Absent && !is_hidden();
-    let may_grant = horizon::may_mint(ctx, view.domain, is_there)
-        && siblings::siblings_are_here(key, &view.state);
-    Fence { counter, may_grant }
+    horizon::may_mint(ctx, view.domain, is_there) && siblings::siblings_are_here(key, &view.state)
 }
 
 /// Brings to the head of the queue a waiter that may be granted the lock.
-fn prepare_waiters(key: &LockKey<'_>, state: &mut KeyState, planned: &Planned<'_>, now: Now) {
+fn prepare_waiters(key: &LockKey<'_>, view: &mut View<'_>, planned: &Planned<'_>, now: Now) {
     if shell::with(|shell| shell.locks.shared.waiters.live() == 0) {
         return;
     }
     loop {
-        tickets::ask(key.ctx(), key.id(), key.of(), now);
+        let with = (key.of(), view.has_counter());
+        tickets::ask(key.ctx(), view.key, with, now);
         if fault::is_on("siblings-of-a-waiter-overlooked")
-            || !fail_conflicting_waiters(key, state, planned, now)
+            || !shell::with(|shell| shell.locks.next_may_need_siblings(view.key, now))
+            || !fail_conflicting_waiters(key, &mut view.state, planned, now)
         {
             return;
         }
@@ -119,7 +123,7 @@ fn fail_conflicting_waiters(
 impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
     pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
-        tickets::ask(self.ctx(), self.id(), 1, now);
+        tickets::ask(self.ctx(), self.id(), (1, false), now);
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
         let may_grant = horizon::may_mint(self.ctx(), view.domain, both_there);
