@@ -322,6 +322,7 @@ impl Locks {
         let waiters = &mut self.shared.waiters;
         let (_, waiter) = waiters.at(place)?;
         let note: Option<Box<[u8]>> = waiters.note_of(waiter.id).map(Box::from);
+        let key = waiters.id_of(view.key);
         let (owner, waiter) = waiters.take(place)?;
         self.announce_untracked(view, cx);
         let grantee = Grantee::of_waiter(&owner, &waiter, note.as_deref());
@@ -343,10 +344,9 @@ impl Locks {
             counted: true,
             ..Reentry::default()
         });
-        let at = (view.key.to_id(), place);
         let in_flight = GrantInFlight {
             reentry,
-            ..GrantInFlight::of(at, (&owner, &waiter), granted.token)
+            ..GrantInFlight::of((key, place), (&owner, &waiter), granted.token)
         };
         self.shared.handed_off(&waiter, in_flight, cx);
         Some(granted)

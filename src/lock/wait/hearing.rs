@@ -42,10 +42,10 @@ pub struct Asked {
 }
 
 impl Asked {
-    fn of(key: KeyRef<'_>, owner: &[u8], waiter: &Waiter) -> Asked {
+    fn of(key: KeyId, owner: &[u8], waiter: &Waiter) -> Asked {
         let binds = waiter.session && waiter.ticket.is_some();
         Asked {
-            key: key.to_id(),
+            key,
             request: waiter.id,
             channel: waiter.channel().cloned(),
             user: waiter.user,
@@ -101,7 +101,7 @@ impl Waiters {
             Next::Place(place) => self.reader_to_ask(key, place, cx.now)?,
             Next::Later | Next::Nothing => return None,
         };
-        Some(Asked::of(key, owner, waiter))
+        Some(Asked::of(self.id_of(key), owner, waiter))
     }
 
     /// Where the next to be granted is a reader: one to ask for among the readers behind it, which one decision grants
@@ -331,7 +331,7 @@ impl Waiters {
         let places = self.places_of(request);
         let asked = places.iter().filter_map(|(key, place)| {
             let (owner, waiter) = self.places.at(*place)?;
-            Some(Asked::of(key.as_ref(), owner, waiter))
+            Some(Asked::of(key.clone(), owner, waiter))
         });
         asked.collect()
     }

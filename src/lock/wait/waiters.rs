@@ -315,7 +315,8 @@ impl Waiters {
         (id, place)
     }
 
-    fn id_of(&self, key: KeyRef<'_>) -> KeyId {
+    /// The owned form of a key, which is there already if it has places.
+    pub(in crate::lock) fn id_of(&self, key: KeyRef<'_>) -> KeyId {
         match self.waited.get_key_value(&key) {
             Some((id, _)) => id.clone(),
             None => key.to_id(),
