@@ -7,8 +7,8 @@ use crate::commands::options::{
 use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
-    acquire, change_held, change_key, end_first, give_up, has_given_up, is_given_up, may_create,
-    request,
+    acquire, change_confirmed, change_key, end_first, give_up, has_given_up, is_given_up,
+    may_create, request,
 };
 use crate::lock::{
     permits_of, KeyRef, LockError, Now, Permits, Resource, SemState, SemView, NO_END_MS,
@@ -46,7 +46,7 @@ impl Command for Set {
         if view.state == SemState::Absent {
             may_create(ctx)?;
         }
-        let set = change_held(ctx, key, now, Option::is_some, |locks, cx| {
+        let set = change_confirmed(ctx, key, now, Option::is_some, |locks, cx| {
             let sems = &mut locks.sems;
             sems.set(&mut locks.shared, &view, number, options.set_if, cx)
         })?;
@@ -256,7 +256,8 @@ fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, LockError> {
     }
 }
 
-/// Opens a semaphore for a command on the permit of this id, and makes the view with `read`.
+/// Opens a semaphore for a command on the permit of this id, and makes the view with `read`. If the permit's connection
+/// has ended, it is released first.
 ///
 /// # Errors
 /// Those of opening.

@@ -1,7 +1,17 @@
 //! The steps that commands have in common.
 //!
 //! Every command runs in the same order: parse, check permissions, open the key, make the view, *decide* (the core),
-//! *apply* (the shell), *rearm* the timer, reply. The middle steps are here.
+//! *apply* (the shell), *rearm* the timer, reply. These functions do the steps from *decide* on:
+//!
+//! | Function | For a command that | Used by |
+//! |---|---|---|
+//! | [`acquire`], [`end_acquire`] | may wait | `LOCK.ACQUIRE`, `SEM.ACQUIRE`; `LOCK.MACQUIRE` |
+//! | [`change_key`] | changes one key | `RELEASE`, `LOCK.BREAK`, `SEM.RENEW`, `LATCH.*` |
+//! | [`change_confirmed`] | may succeed without a write | `LOCK.RENEW`, `LOCK.BREAK ... TO`, `SEM.SET` |
+//! | [`change_locks`] | changes several locks | `LOCK.MRELEASE`, `LOCK.MRENEW` |
+//! | [`end_waits`] | ends waits, and writes nothing | `FINAL`, `LOCK.BREAK ... PURGE` |
+//!
+//! The others are the steps before: [`request`], [`is_given_up`], [`end_first`], [`view_to_grant`].
 
 use crate::commands::options::{NotifyWords, Options};
 use crate::lock::{
@@ -47,16 +57,16 @@ pub fn change_key<'a, T>(
     decided
 }
 
-/// [`change_key`] for a request whose answer may be (`is_held`) that its owner holds the lock. `WAIT` after it waits
-/// for the hold, also where another request has made it and nothing was written now.
+/// [`change_key`] for a request that may succeed (`succeeds`) without a write, because what it asks for was so before.
+/// A `WAIT` after it then waits until the replicas have that.
 ///
 /// # Errors
 /// See [`change_key`].
-pub fn change_held<'a, T>(
+pub fn change_confirmed<'a, T>(
     ctx: Ctx<'a>,
     key: impl Key<'a>,
     now: Now,
-    is_held: impl FnOnce(&T) -> bool,
+    succeeds: impl FnOnce(&T) -> bool,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
 ) -> Result<T, LockError> {
     let name = key.name();
@@ -66,13 +76,13 @@ pub fn change_held<'a, T>(
         is_unchanged = !cx.effects.iter().any(Effect::is_write);
         decided
     })?;
-    if is_unchanged && is_held(&decided) {
+    if is_unchanged && succeeds(&decided) {
         replication::confirm(ctx, name);
     }
     Ok(decided)
 }
 
-/// The same for several locks, with one list of effects a key.
+/// [`change_key`] for several locks, with one list of effects a key.
 ///
 /// # Errors
 /// See [`change_key`].
@@ -170,7 +180,7 @@ pub fn end_acquire<T>(
         Answer::Refused => Some(Got::Nothing),
         Answer::Granted(granted) => {
             if is_unchanged {
-                confirm_first(ctx, names);
+                confirm(ctx, names);
             }
             Some(Got::Granted(granted))
         }
@@ -181,9 +191,9 @@ pub fn end_acquire<T>(
     Ok(())
 }
 
-/// For a request that was granted and has changed nothing: what is replicated for one of its keys comes after all that
-/// was replicated for the others.
-pub fn confirm_first(ctx: Ctx<'_>, names: &[Str<'_>]) {
+/// For a request that has succeeded without a write: a `WAIT` after it waits for what was so before. One key is enough,
+/// because replication keeps the order.
+pub fn confirm(ctx: Ctx<'_>, names: &[Str<'_>]) {
     if let Some(first) = names.first() {
         replication::confirm(ctx, *first);
     }
@@ -279,8 +289,8 @@ fn possible_wait(ctx: Ctx<'_>, wait: Wait, is_ticket: bool) -> Wait {
     }
 }
 
-/// The request of a command for these keys that may wait, or bind its hold. Without a wait where the calling client
-/// cannot be parked, and names no channel.
+/// The request of a command for these keys that may wait, or bind its hold. It does not wait if its client can neither
+/// be parked nor names a channel.
 ///
 /// # Errors
 /// Those of [`prepare_session`] and [`tickets::check`].

@@ -42,8 +42,8 @@ pub struct Settings {
 /// - *Commands* ([`Locks::acquire`], [`Locks::release`], [`Locks::break_lock`], [`Locks::acquire_many`],
 ///   [`Semaphores::acquire`], [`Latches::set`]...) take what was read of the keys, and return the reply. What is to be
 ///   written and told is in the [`Cx`].
-/// - *Events* ([`Locks::expired`], [`Locks::lost`], [`Locks::flushed`], [`Locks::delivered`],
-///   [`Locks::disconnected`]...) say what the server has reported.
+/// - *Events* ([`Locks::expired`], [`Locks::lost`], [`Locks::flushed`], [`Locks::disconnected`]...)
+///   say what the server has reported.
 /// - *Work* of a tick: methods named `next_*` and `pop_*` name a key or a request that is due, [`Locks::settle`] and
 ///   its like take what was read of it.
 /// - *Questions* take `&self`.

@@ -115,23 +115,23 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
     }
 }
 
-/// Looks at the keys of a waiting request that may have become free for it, some at a time, and when none excludes it,
-/// grants them all. An error is its first key, which is postponed for it: a grant is due, but may not be made yet, or
-/// the server refuses writes at the moment.
+/// Looks at the keys of a waiting request that may have become free for it, some at a time; when they are all its keys
+/// and none excludes it, grants all. An error is the first key, which the caller postpones: a grant is due that cannot
+/// be made now.
 fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
     let next = shell::with(|shell| {
         let waiters = &mut shell.locks.shared.waiters;
-        let (looked_at, ids) = (waiters.next_look(request, now)?, waiters.keys_of(request));
-        Some((looked_at, ids, shell.locks.pending_request(request)?))
+        let (to_look_at, ids) = (waiters.next_look(request, now)?, waiters.keys_of(request));
+        Some((to_look_at, ids, shell.locks.pending_request(request)?))
     });
-    let Some((looked_at, ids, asking)) = next else {
+    let Some((to_look_at, ids, asking)) = next else {
         return Ok(());
     };
     let Some(first) = ids.first() else {
         return Ok(());
     };
     ctx.select(first.as_ref().db);
-    let names = ids.get(looked_at.clone()).unwrap_or_default().iter();
+    let names = ids.get(to_look_at.clone()).unwrap_or_default().iter();
     let names: Vec<_> = names.map(name_of).collect();
     let owner = OwnedStr::new(&asking.owner);
     let open = || -> Vec<_> {
@@ -145,7 +145,10 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
     let mut keys = open();
     let mut states = read(&keys);
     if keys.len() < ids.len() {
-        shell::with(|shell| shell.locks.look_at(request, looked_at.start, &states, now));
+        shell::with(|shell| {
+            let first = to_look_at.start;
+            shell.locks.look_at(request, first, &states, now);
+        });
         return Ok(());
     }
     if let Err(error) = may_begin_all(&asking, &keys, &states, now) {

@@ -6,8 +6,8 @@
 //! executor, with this runtime entered.
 //!
 //! A program can name its own runtime for requests ([`ServerBuilder::runtime`](crate::ServerBuilder::runtime)): those
-//! of a future that this runtime polls then have a connection there, and no thread wakes another. Whatever else has to
-//! be sent, renewals above all, stays here: it goes on while that runtime stands still.
+//! of a future that this runtime polls then have a connection there, and no thread wakes another. So has the release of
+//! a guard that is dropped there. Renewals and waits stay here: they go on while that runtime stands still.
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn, Future};
@@ -73,7 +73,7 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
     let handle = handle()?;
     let mut work = pin!(work);
     poll_fn(|context| {
-        let _caller = Caller::present();
+        let _caller = SetCaller::to_present();
         let _entered = handle.enter();
         work.as_mut().poll(context)
     })
@@ -85,18 +85,18 @@ thread_local! {
     static CALLER: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// Sets [`CALLER`], until it is dropped.
-struct Caller(Option<Id>);
+/// Sets [`CALLER`] until it is dropped; what was set before.
+struct SetCaller(Option<Id>);
 
-impl Caller {
-    /// The one that polls now, if it was not set further out.
-    fn present() -> Caller {
+impl SetCaller {
+    /// To the runtime that polls now. Where an outer call has set it already, that stays.
+    fn to_present() -> SetCaller {
         let present = || Handle::try_current().ok().map(|handle| handle.id());
-        Caller(CALLER.replace(CALLER.get().or_else(present)))
+        SetCaller(CALLER.replace(CALLER.get().or_else(present)))
     }
 }
 
-impl Drop for Caller {
+impl Drop for SetCaller {
     fn drop(&mut self) {
         CALLER.set(self.0);
     }
@@ -222,7 +222,7 @@ impl Drop for OnDrop<'_> {
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     // The runtime of this thread, if there is one, stands still.
     let own = handle().ok().map(|handle| handle.id());
-    let _caller = Caller(CALLER.replace(own));
+    let _caller = SetCaller(CALLER.replace(own));
     // A tokio task has a budget for each poll. When it is used up, futures are pending until the task yields, which a
     // task that blocks its thread never does.
     pollster::block_on(unconstrained(work))

@@ -9,8 +9,8 @@ use crate::commands::options::{
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    change_locks, confirm_first, end_acquire, end_first, give_up, has_given_up, is_given_up,
-    request, view_to_grant,
+    change_locks, confirm, end_acquire, end_first, give_up, has_given_up, is_given_up, request,
+    view_to_grant,
 };
 use crate::lock::{self, Effect, LockError, Planned, Resource, Token, Wait};
 use crate::module::apply::{apply_all, decide_all};
@@ -51,10 +51,9 @@ impl Command for AcquireMany {
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (names, owner, options) = Parser::of::<AcquireMany>(words).keys_and_owner()?;
         let request = request(ctx, names, owner.bytes(), &options)?;
-        let siblings = names
-            .iter()
-            .map(|name| read_write::may_take(ctx, *name, owner, request.mode))
-            .collect::<Result<Vec<_>, _>>()?;
+        let siblings = all_of(names, |name| {
+            read_write::may_take(ctx, *name, owner, request.mode)
+        })?;
         let at = names.iter().map(|name| ctx.key_ref(*name));
         if is_given_up(ctx, at, owner, options.seq) {
             reply::acquired_all(ctx, Got::<Vec<Token>>::Nothing);
@@ -69,9 +68,9 @@ impl Command for AcquireMany {
         }
         let planned = Planned::of_many(&states, &request, now);
         let waits = request.wait != Wait::No;
-        let views = iter::zip(&keys, states)
-            .map(|(key, state)| view_to_grant(key, state, &planned, waits, now))
-            .collect::<Result<Vec<_>, _>>()?;
+        let views = all_of(iter::zip(&keys, states), |(key, state)| {
+            view_to_grant(key, state, &planned, waits, now)
+        })?;
         let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, &request, now, fx)
         });
@@ -85,6 +84,19 @@ impl Command for AcquireMany {
             |got| reply::acquired_all(ctx, got),
         )
     }
+}
+
+/// What is made of each, or the first error. (Collected into a `Result`, the list would not know its length before.)
+fn all_of<I, T>(
+    each: impl IntoIterator<Item = I, IntoIter: ExactSizeIterator>,
+    mut make: impl FnMut(I) -> Result<T, LockError>,
+) -> Result<Vec<T>, LockError> {
+    let each = each.into_iter();
+    let mut all = Vec::with_capacity(each.len());
+    for one in each {
+        all.push(make(one)?);
+    }
+    Ok(all)
 }
 
 /// Opens these keys for a command of this owner, whose holds of connections that have ended are released first.
@@ -138,10 +150,9 @@ fn release_locks(
     };
     let keys = open_all(ctx, names, owner);
     let now = ctx.now();
-    let states = keys
-        .iter()
-        .map(|key| read_write::read_to_release(key, owner, &request, now))
-        .collect::<Result<Vec<_>, _>>()?;
+    let states = all_of(&keys, |key| {
+        read_write::read_to_release(key, owner, &request, now)
+    })?;
     // Before the views: a request that is refused at one key ends no wait at the others.
     if !fault::is_on("refused-mrelease-ends-a-wait") {
         lock::may_release_many(&states, &request, now)?;
@@ -209,13 +220,13 @@ impl Command for RenewMany {
         };
         let keys = open_all(ctx, names, owner);
         let now = ctx.now();
-        let views = keys
-            .iter()
-            .map(|key| {
-                let state = read_write::read_to_renew(key, owner, &request, now)?;
-                view_to_grant(key, state, &Planned::Renew, false, now)
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        // Before the views: a request that is refused at one key ends no wait at the others.
+        let states = all_of(&keys, |key| {
+            read_write::read_to_renew(key, owner, &request, now)
+        })?;
+        let views = all_of(iter::zip(&keys, states), |(key, state)| {
+            view_to_grant(key, state, &Planned::Renew, false, now)
+        })?;
         let mut is_unchanged = false;
         let renewed = change_locks(ctx, keys, now, |locks, fx| {
             let renewed = locks.renew_many(&views, &request, now, fx);
@@ -223,7 +234,7 @@ impl Command for RenewMany {
             renewed
         })?;
         if is_unchanged && renewed > 0 {
-            confirm_first(ctx, names);
+            confirm(ctx, names);
         }
         ctx.reply_integer(renewed as i64);
         Ok(())

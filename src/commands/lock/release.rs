@@ -6,8 +6,8 @@ use crate::commands::options::{
 };
 use crate::commands::parser::{syntax, Parser, Word};
 use crate::commands::skeleton::{
-    change_held, change_key, end_first, end_waits, give_up, has_given_up, is_given_up, request,
-    view_to_grant,
+    change_confirmed, change_key, end_first, end_waits, give_up, has_given_up, is_given_up,
+    request, view_to_grant,
 };
 use crate::lock::{self, Answer, LockError, Mode, Now, Planned, Released, Resource};
 use crate::module::acl;
@@ -148,7 +148,7 @@ impl Command for Renew {
         let state = read_write::read_to_renew(&key, owner, &request, now)?;
         let view = view_to_grant(&key, state, &Planned::Renew, false, now)?;
         let is_held = |renewed: &bool| *renewed;
-        let renewed = change_held(ctx, key, now, is_held, |locks, cx| {
+        let renewed = change_confirmed(ctx, key, now, is_held, |locks, cx| {
             locks.renew(&view, &request, cx)
         })?;
         ctx.reply_integer(renewed.into());
@@ -250,7 +250,7 @@ fn break_to(
     let state = read_write::read_to_acquire(&mut key, &request, now)?;
     let view = view_to_grant(&key, state, &Planned::Grant, false, now)?;
     let is_held = |answer: &Answer| matches!(answer, Answer::Granted(_));
-    let answer = change_held(ctx, key, now, is_held, |locks, cx| {
+    let answer = change_confirmed(ctx, key, now, is_held, |locks, cx| {
         locks.break_to(&view, options.token, &request, cx)
     })?;
     Ok(match answer {

@@ -134,7 +134,7 @@ impl Locks {
         let token = hold.token.or(adopted).ok_or(LockError::TokensExhausted)?;
         let what = BoundRef::lock(req.mode, view.key, req.owner);
         let sessions = &mut self.shared.sessions;
-        let wanted = sessions.end_after_reentry(what, req, (hold.token, token), cx.now);
+        let wanted = sessions.lease_end_after_reentry(what, req, (hold.token, token), cx.now);
         let deadline_ms = hold
             .deadline_ms
             .is_none_or(|end| end < wanted)

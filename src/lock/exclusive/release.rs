@@ -82,7 +82,7 @@ impl Locks {
         self.shared.in_flight.claim(view.key, req.owner);
         let what = BoundRef::lock(Mode::Exclusive, view.key, req.owner);
         let (sessions, terms) = (&mut self.shared.sessions, (req.lease, req.names_lease));
-        let deadline_ms = sessions.end_after_use(what, hold.token, terms, cx.now);
+        let deadline_ms = sessions.lease_end_after_use(what, hold.token, terms, cx.now);
         cx.write(KeyWrite::Adjust {
             owner: OwnerId::from_slice(req.owner),
             count: None,

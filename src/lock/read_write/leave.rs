@@ -200,7 +200,7 @@ impl Locks {
         let what = BoundRef::lock(mode, view.key, req.owner);
         let bound = self.bound_token(what, (mode, present), cx.now);
         let (sessions, terms) = (&mut self.shared.sessions, (req.lease, req.names_lease));
-        let end_ms = sessions.end_after_use(what, bound, terms, cx.now);
+        let end_ms = sessions.lease_end_after_use(what, bound, terms, cx.now);
         let mut lock = present.clone();
         self.prune(view.key, &mut lock, cx);
         if mode == Mode::Read {

@@ -116,7 +116,9 @@ impl Semaphores {
         self.stats.renewals += 1;
         let what = BoundRef::permit(view.key, id);
         let bound = shared.sessions.token_of(what);
-        let end_ms = shared.sessions.end_after_use(what, bound, terms, cx.now);
+        let end_ms = shared
+            .sessions
+            .lease_end_after_use(what, bound, terms, cx.now);
         let mut draft = PermitDraft::open(there);
         draft.set_end(id, end_ms);
         self.tracked.renewed_of(view.key, id, end_ms);
@@ -146,7 +148,7 @@ impl Semaphores {
         let what = BoundRef::permit(view.key, req.owner);
         let tokens = (shared.sessions.token_of(what), token);
         let sessions = &mut shared.sessions;
-        let wanted = sessions.end_after_reentry(what, req, tokens, cx.now);
+        let wanted = sessions.lease_end_after_reentry(what, req, tokens, cx.now);
         self.extend_permit(view.key, draft, req.owner, (end_ms, wanted));
         shared.in_flight.claim(view.key, req.owner);
         self.stats.reentries += 1;

@@ -193,7 +193,7 @@ impl Sessions {
 
     /// The holder has used its hold by a request with this lease, which it may name ([`Sessions::keep`]). Returns the
     /// end of the lease that the hold gets.
-    pub(crate) fn end_after_use(
+    pub(crate) fn lease_end_after_use(
         &mut self,
         what: BoundRef<'_>,
         token: Option<Token>,
@@ -204,8 +204,8 @@ impl Sessions {
         self.lease_of(stays_bound, lease).deadline(now)
     }
 
-    /// The same for an acquire by the holder, which may bind the hold, under this token; `known`: that of the key.
-    pub(crate) fn end_after_reentry(
+    /// The same for an acquire by the holder, which may bind the hold under this token. `known`: the token of the key.
+    pub(crate) fn lease_end_after_reentry(
         &mut self,
         what: BoundRef<'_>,
         req: &Acquire<'_>,
@@ -213,7 +213,7 @@ impl Sessions {
         now: Now,
     ) -> i64 {
         if !req.session {
-            return self.end_after_use(what, known, (req.lease, req.names_lease), now);
+            return self.lease_end_after_use(what, known, (req.lease, req.names_lease), now);
         }
         self.bind(what, (req.client, req.user), token, now);
         self.lease().deadline(now)

@@ -24,8 +24,7 @@ use crate::module::state::shell::{self, Shell};
 use crate::module::tickets;
 
 /// Work that is due later than this is left to the server's cron, which runs once a second at least and arms the timer
-/// in time: nearly every wait and lease is over before, and a timer made in vain takes 3,000 instructions. (The server
-/// computes its timers with the wall clock, which may be set.)
+/// in time: nearly every wait and lease is over before, and a timer made in vain takes 3,000 instructions.
 const SOON_MS: u64 = 2_000;
 
 /// After this many places of waits that have ended, the clock is read: the message to a channel with thousands of
@@ -111,11 +110,10 @@ fn arm(ctx: Ctx<'_>, soonest: u64) -> bool {
     }
     let now = ctx.now();
     let (armed, due) = shell::with(|shell| (shell.alarm.armed, shell.next_due(now)));
-    let is_due = due == Some(0);
     let Some(due) = due.filter(|due| *due < SOON_MS) else {
         return false;
     };
-    let due = due.max(soonest);
+    let (is_due, due) = (due == 0, due.max(soonest));
     let due_at = match due {
         0 => 0,
         due => now.mono_ms.saturating_add(due),

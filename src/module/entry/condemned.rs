@@ -29,7 +29,7 @@ use crate::module::state::shell::Risks;
 /// The user that cannot be deleted.
 const DEFAULT_USER: &[u8] = b"default";
 
-/// The risks of the calling client, which is about to be parked for this request.
+/// The risks of the calling client, which is parked for this request.
 pub fn risks_of(ctx: Ctx<'_>, request: WaiterId) -> Risks {
     let is_default = shell::with(|shell| {
         let user = shell.locks.shared.waiters.user_of_request(request);

@@ -24,7 +24,7 @@ pub trait Key<'a> {
     /// Makes a change, replicates it, and marks the key as changed.
     ///
     /// # Errors
-    /// When the server refuses. What was made in part is undone then.
+    /// When the server refuses. No hold stays of what was made in part then.
     fn write(&mut self, change: &KeyWrite, replication: Replication<'_>) -> Written;
 
     /// Undoes this change, because the server refused a later one of the same decision. `before` is the change before
@@ -38,9 +38,9 @@ pub trait Key<'a> {
     }
 }
 
-/// Opens and reads a key for a decision that no command requested. Where `may_write` says so of what was read, the
-/// server is asked whether it accepts a write to the key, and the key is opened and read again (`open(true)`): it must
-/// be closed meanwhile, because the server deletes a key whose TTL ends. Returns whether it was asked.
+/// Opens and reads a key for a decision that no command requested. If the decision may write (`may_write`, of what was
+/// read), the key is closed, the server is asked whether it accepts a write, and the key is opened and read again
+/// (`open(true)`). Closed, because the server deletes a key whose TTL is over. Returns whether the server was asked.
 ///
 /// `None`: the key cannot be opened, or it may not be decided now, or the server refuses writes at the moment.
 pub fn open_probed<'a, K: Key<'a>, S>(

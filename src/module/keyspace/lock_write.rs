@@ -73,7 +73,7 @@ impl<'a> Key<'a> for LockKey<'a> {
                 }
                 fields?;
             }
-            _ => return Err(OTHER_KIND),
+            KeyWrite::Permits(_) | KeyWrite::Count(_) => return Err(OTHER_KIND),
         }
         self.signal();
         Ok(())
@@ -98,7 +98,9 @@ impl<'a> Key<'a> for LockKey<'a> {
                 count: Some((count, _)),
                 ..
             } => self.set_fields(owner, Some(*count), None, replication),
-            _ => Ok(()),
+            // These leave no hold.
+            KeyWrite::Delete | KeyWrite::Adjust { count: None, .. } | KeyWrite::Note(..) => Ok(()),
+            KeyWrite::Permits(_) | KeyWrite::Count(_) => Err(OTHER_KIND),
         };
         // If the server refuses this too, a hold stays that ends with its lease.
         if rolled_back.is_ok() {

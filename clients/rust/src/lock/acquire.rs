@@ -38,35 +38,35 @@ pub(crate) async fn acquire<Of: 'static>(
         return Ok(Some(Vec::new()));
     };
     terms.iter().try_for_each(Terms::check)?;
-    let begun = now();
+    let began = now();
     let span = Span::new(first.server.name(), &first.key, first.owner.as_deref());
     // An end that the clock cannot represent is no limit.
-    let end = wait.and_then(|wait| begun.checked_add(wait));
+    let end = wait.and_then(|wait| began.checked_add(wait));
     // A request that waits for no other owner has the time of any other request.
     let bound = match first.steals {
-        Some(_) => begun.checked_add(first.server.patience()),
+        Some(_) => began.checked_add(first.server.patience()),
         None => end,
     };
     let known = known.unwrap_or_else(|| Known::of(end));
     let asked = async {
-        // The connection of a session is of the thread.
-        let begun = match first.is_session {
-            true => None,
-            false => {
-                let first_request = begin(&terms, end, Reach::new(known.clone()));
-                match within(bounded(&first.server, bound, first_request)).await? {
-                    Begun::Over(guards) => return Ok(guards),
-                    Begun::Waits(attempt) => Some(attempt),
-                }
+        let mut attempt = None;
+        // A session's connection is opened on the crate's thread, so its first request is sent there too.
+        if !first.is_session {
+            let asked = first_request(&terms, end, &known);
+            match within(bounded(&first.server, bound, asked)).await? {
+                First::Over(guards) => return Ok(guards),
+                First::Waits(waiting) => attempt = Some(waiting),
             }
-        };
-        let begun = Mutex::new(begun);
+        }
+        // The work may begin anew, and goes on with this attempt the first time only.
+        let attempt = Mutex::new(attempt);
         let work = || {
             let (server, of_task) = (first.server.clone(), terms.clone());
-            let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let attempt = attempt.lock().unwrap_or_else(PoisonError::into_inner);
+            let attempt = { attempt }.take();
             let mut reach = Reach::new(known.clone());
             span.follows(async move {
-                let asked = attempts(&of_task, begun, end, &mut reach);
+                let asked = attempts(&of_task, attempt, end, &mut reach);
                 let asked = bounded(&server, bound, asked).await;
                 asked.map_err(|error| reach.explain(error))
             })
@@ -76,7 +76,7 @@ pub(crate) async fn acquire<Of: 'static>(
     let observed = span.around(async {
         let acquired = asked.await;
         let error = acquired.as_ref().err();
-        let waited = now() - begun;
+        let waited = now() - began;
         match &acquired {
             Ok(Some(guards)) => guards.iter().for_each(|guard| guard.record_grant(waited)),
             _ => terms
@@ -104,43 +104,43 @@ pub(crate) async fn bounded<T>(
     }
 }
 
-/// The first request of an acquisition.
-enum Begun<Of> {
+/// What became of the first request.
+enum First<Of> {
+    /// The acquisition is over: granted, or not.
     Over(Option<Vec<Guard<Of>>>),
+    /// This attempt waits, or is to ask again.
     Waits(Box<Attempt>),
 }
 
-/// Sends the first request, in the caller's task: a lock that is free needs no other.
-async fn begin<Of>(
+/// Sends the first request in the caller's task: a lock that is free needs no other.
+async fn first_request<Of>(
     terms: &Arc<[Terms]>,
     end: Option<Instant>,
-    mut reach: Reach,
-) -> Result<Begun<Of>> {
+    known: &Known,
+) -> Result<First<Of>> {
     let Some(mut attempt) = Attempt::new(terms) else {
-        return Ok(Begun::Over(None));
+        return Ok(First::Over(None));
     };
-    Ok(match attempt.wait.begin(end, &mut reach).await {
-        None => Begun::Waits(Box::new(attempt)),
-        Some(Outcome::Granted(tokens, sent)) => {
+    Ok(match attempt.wait.ask_first(end, known).await {
+        Outcome::Granted(tokens, sent) => {
             let lease = attempt.lease;
-            Begun::Over(Some(attempt.granted(&tokens, lease, sent)?))
+            First::Over(Some(attempt.granted(&tokens, lease, sent)?))
         }
-        Some(Outcome::Over | Outcome::Again) => Begun::Over(None),
+        Outcome::Over => First::Over(None),
+        Outcome::Again => First::Waits(Box::new(attempt)),
     })
 }
 
+/// Waits as this attempt, and as further ones where an owner has to be given up.
 async fn attempts<Of>(
     terms: &Arc<[Terms]>,
-    mut begun: Option<Box<Attempt>>,
+    mut first: Option<Box<Attempt>>,
     end: Option<Instant>,
     reach: &mut Reach,
 ) -> Result<Option<Vec<Guard<Of>>>> {
     loop {
-        let Some(mut attempt) = begun
-            .take()
-            .map(|begun| *begun)
-            .or_else(|| Attempt::new(terms))
-        else {
+        let first = first.take().map(|first| *first);
+        let Some(mut attempt) = first.or_else(|| Attempt::new(terms)) else {
             return Ok(None);
         };
         match attempt.wait.run(end, reach).await? {

@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::loss::Lost;
 use crate::lock::release::{give_up, release};
-use crate::lock::renewal::{keep, Hold};
+use crate::lock::renewal::Hold;
+use crate::lock::start;
 use crate::lock::terms::LONGEST_LEASE;
 use crate::lock::Lock;
 use crate::moment::now;
@@ -51,7 +52,7 @@ impl<Of> Guard<Of> {
         let server = &hold.claim.server;
         server.inner.invalidations.changed(&hold.claim.key);
         let is_bound = bound.is_some();
-        keep(&hold, bound);
+        start::renew(&hold, bound);
         Guard {
             is_bound,
             is_unanswered,
@@ -194,7 +195,7 @@ impl<Of> Guard<Of> {
     fn stop_renewal(&self) {
         self.hold.notice.finish();
         if !self.is_bound {
-            self.hold.end();
+            start::end(&self.hold);
         }
     }
 }
@@ -208,7 +209,7 @@ impl<Of> Drop for Guard<Of> {
     fn drop(&mut self) {
         self.hold.notice.finish();
         let hold = &self.hold;
-        hold.end();
+        start::end(hold);
         let is_taken = hold.notice.reason() == Some(LostReason::Taken);
         if self.is_released || is_taken && !self.is_unanswered {
             return;

@@ -7,6 +7,7 @@ pub(crate) mod guard;
 pub(crate) mod loss;
 pub(crate) mod release;
 pub(crate) mod renewal;
+pub(crate) mod start;
 pub(crate) mod terms;
 pub(crate) mod wait;
 

@@ -1,5 +1,4 @@
-//! The state of a held lock, and the task that renews it. The task begins with the first thing that is due: a hold that
-//! ends before has none.
+//! The state of a held lock, and the task that renews it ([`start`](crate::lock::start) starts it).
 //!
 //! The task renews the lease after every third of it. When the server replies that this grant is over, or refuses for
 //! good, the lock is lost at once. When the server does not reply, the task repeats the request until the margin before
@@ -9,18 +8,17 @@
 //! Between two renewals, when the server notifies a change of the key, it reads whether the owner's field still exists.
 //! If not, it renews early: only the reply to a renewal ends the hold.
 
-use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::sync::Notify;
-use tokio::time::{sleep, sleep_until, timeout_at, Instant};
+use tokio::time::{sleep, sleep_until, timeout_at};
 
 use crate::error::Error;
 use crate::lock::events;
 use crate::lock::loss::{Confirmed, LossNotice, LossOnDrop};
+use crate::lock::start::Renewal;
 use crate::mode::Mode;
 use crate::moment::{now, Moment};
 use crate::net::address::name_of;
@@ -29,7 +27,6 @@ use crate::net::command::{self, Claim, Kind};
 use crate::net::invalidation::KeyWatch;
 use crate::net::reply::{field, items, span, text};
 use crate::outcome::LostReason;
-use crate::runtime::{self, Task};
 
 /// The state that a guard and its renewal task share.
 pub(crate) struct Hold {
@@ -38,17 +35,7 @@ pub(crate) struct Hold {
     /// How long before the end of the lease a loss is reported; None: a sixth of the lease.
     margin: Option<Duration>,
     pub notice: Arc<LossNotice>,
-    renewal: Mutex<Renewal>,
-}
-
-/// What renews a hold.
-enum Renewal {
-    /// Nothing: it is not begun, or over.
-    None,
-    /// The task that begins it at this place of [`TO_BEGIN`].
-    ToBegin((Instant, u64)),
-    /// A task of its own.
-    Begun(Task),
+    pub renewal: Renewal,
 }
 
 /// The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
@@ -72,7 +59,7 @@ impl Hold {
             token,
             margin,
             notice,
-            renewal: Mutex::new(Renewal::None),
+            renewal: Renewal::default(),
         };
         hold.confirm(sent, lease);
         Arc::new(hold)
@@ -81,28 +68,6 @@ impl Hold {
     /// The lease of the last confirmed request. That of a session is a setting of the server, which may change.
     pub(crate) fn lease(&self) -> Duration {
         self.notice.confirmed().lease
-    }
-
-    fn renewal(&self) -> MutexGuard<'_, Renewal> {
-        self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The first thing is due.
-    fn begin(hold: &Arc<Hold>) {
-        let mut renewal = hold.renewal();
-        if matches!(*renewal, Renewal::ToBegin(_)) {
-            *renewal = Renewal::Begun(runtime::spawn(renew_until_lost(hold.clone(), None)));
-        }
-    }
-
-    /// Ends its renewal.
-    pub(crate) fn end(&self) {
-        let ended = std::mem::replace(&mut *self.renewal(), Renewal::None);
-        match ended {
-            Renewal::None => {}
-            Renewal::ToBegin(place) => drop(to_begin().holds.remove(&place)),
-            Renewal::Begun(task) => task.end(),
-        }
     }
 
     /// The server has this lease from this moment on.
@@ -116,93 +81,8 @@ impl Hold {
     }
 }
 
-/// Has the hold renewed, until its renewal is [ended](Hold::end): one that is bound to a connection, by that one.
-pub(crate) fn keep(hold: &Arc<Hold>, bound: Option<Caller>) {
-    if bound.is_some() {
-        *hold.renewal() = Renewal::Begun(runtime::spawn(renew_until_lost(hold.clone(), bound)));
-        return;
-    }
-    let last = hold.notice.confirmed();
-    let due = last.sent.steady + SHORT.min(last.lease / 3);
-    let mut to_begin = to_begin();
-    to_begin.number += 1;
-    let place = (due, to_begin.number);
-    *hold.renewal() = Renewal::ToBegin(place);
-    to_begin.holds.insert(place, hold.clone());
-    match to_begin.wakes_at {
-        Some(wakes_at) if wakes_at <= due => {}
-        Some(_) => SOONER.notify_one(),
-        None => {
-            to_begin.wakes_at = Some(due);
-            drop(to_begin);
-            runtime::spawn(begin_each(LoseAll));
-        }
-    }
-}
-
-/// The holds whose renewal is to begin, by the moment.
-struct ToBegin {
-    holds: BTreeMap<(Instant, u64), Arc<Hold>>,
-    /// That of the last place.
-    number: u64,
-    /// When the task that begins them wakes. None: there is no such task.
-    wakes_at: Option<Instant>,
-}
-
-static TO_BEGIN: Mutex<ToBegin> = Mutex::new(ToBegin {
-    holds: BTreeMap::new(),
-    number: 0,
-    wakes_at: None,
-});
-
-/// Wakes the task before its time.
-static SOONER: Notify = Notify::const_new();
-
-fn to_begin() -> MutexGuard<'static, ToBegin> {
-    TO_BEGIN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Owned by the task that begins renewals. If that ends by a defect, the drop reports the loss of the holds that it
-/// would have begun.
-struct LoseAll;
-
-impl Drop for LoseAll {
-    fn drop(&mut self) {
-        let mut to_begin = to_begin();
-        to_begin.wakes_at = None;
-        for hold in std::mem::take(&mut to_begin.holds).into_values() {
-            hold.notice.lose(LostReason::Unconfirmed);
-        }
-    }
-}
-
-/// Begins each renewal at its moment, until there is none to begin.
-async fn begin_each(lose_all: LoseAll) {
-    loop {
-        let due = {
-            let mut to_begin = to_begin();
-            let later = to_begin.holds.split_off(&(now(), u64::MAX));
-            std::mem::replace(&mut to_begin.holds, later)
-        };
-        due.values().for_each(Hold::begin);
-        let next = {
-            let mut to_begin = to_begin();
-            to_begin.wakes_at = to_begin.holds.keys().next().map(|(due, _)| *due);
-            to_begin.wakes_at
-        };
-        let Some(next) = next else {
-            // From here on another task may have others to begin.
-            return std::mem::forget(lose_all);
-        };
-        tokio::select! {
-            () = sleep_until(next) => {}
-            () = SOONER.notified() => {}
-        }
-    }
-}
-
 /// The task of a hold: renews until the lock is lost. A session hold is renewed on its own connection.
-fn renew_until_lost(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output = ()> + Send {
+pub(crate) fn keep(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output = ()> + Send {
     // Created outside of the task, which may be dropped before its first poll.
     let on_drop = LossOnDrop(hold.notice.clone());
     async move {
@@ -220,8 +100,8 @@ fn renew_until_lost(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Outpu
     }
 }
 
-/// A hold that ends sooner costs no read of its field.
-const SHORT: Duration = Duration::from_millis(50);
+/// A hold that ends sooner costs no read of its field, and no task.
+pub(crate) const SHORT: Duration = Duration::from_millis(50);
 
 async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
     let is_bound = caller.is_bound();

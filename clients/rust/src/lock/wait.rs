@@ -96,6 +96,10 @@ impl Known {
     pub(crate) fn is_answered(&self) -> bool {
         self.is_answered.load(Ordering::Relaxed)
     }
+
+    fn answers(&self, is_answer: bool) {
+        self.is_answered.fetch_or(is_answer, Ordering::Relaxed);
+    }
 }
 
 /// What the attempts of one acquisition have in common.
@@ -128,12 +132,18 @@ pub(crate) struct Wait {
     /// A message says that it is granted.
     is_announced: bool,
     waiting: Option<Counted>,
-    /// The answer to its first request, where the caller has sent that.
-    begun: Option<Asked>,
+    /// The first request, where the caller has sent it.
+    first: Option<Asked>,
 }
 
-/// A moment before a request was sent, and its answer.
-type Asked = (Moment, Result<Reply>);
+/// A request that has been sent.
+struct Asked {
+    /// A moment before that.
+    sent: Moment,
+    /// Whether no time was left for another.
+    is_last: bool,
+    reply: Result<Reply>,
+}
 
 /// The end of a wait.
 pub(crate) enum Outcome {
@@ -171,34 +181,37 @@ impl Wait {
             is_queued: false,
             is_announced: false,
             waiting: None,
-            begun: None,
+            first: None,
         }
     }
 
-    /// Sends the first request. None: [`run`](Wait::run) goes on from its answer.
-    pub(crate) async fn begin(
-        &mut self,
-        end: Option<Instant>,
-        reach: &mut Reach,
-    ) -> Option<Outcome> {
-        let is_last = left(end).is_zero();
-        let sent = Moment::now();
-        match self.ask(end).await {
-            Ok(Reply::Tokens(tokens)) if sent.elapsed() < self.request.certain => {
-                reach.answers(true);
-                Some(Outcome::Granted(tokens, sent))
+    /// Sends the first request. [`Outcome::Again`]: [`run`](Wait::run) goes on from its answer.
+    pub(crate) async fn ask_first(&mut self, end: Option<Instant>, known: &Known) -> Outcome {
+        let asked = self.ask_once(end).await;
+        match asked.reply {
+            Ok(Reply::Tokens(tokens)) if asked.sent.elapsed() < self.request.certain => {
+                known.answers(true);
+                Outcome::Granted(tokens, asked.sent)
             }
-            Ok(Reply::No) if is_last && !self.request.needs_semaphore => {
-                reach.answers(true);
-                Some(Outcome::Over)
+            Ok(Reply::No) if asked.is_last && !self.request.needs_semaphore => {
+                known.answers(true);
+                Outcome::Over
             }
-            asked => {
-                // Dropped before that, it is given up.
-                self.is_queued = matches!(asked, Ok(Reply::Queued));
-                self.may_hold |= matches!(asked, Ok(Reply::Tokens(_)));
-                self.begun = Some((sent, asked));
-                None
+            _ => {
+                // If the wait is dropped before it runs, this is given up.
+                self.is_queued = matches!(asked.reply, Ok(Reply::Queued));
+                self.may_hold |= matches!(asked.reply, Ok(Reply::Tokens(_)));
+                self.first = Some(asked);
+                Outcome::Again
             }
+        }
+    }
+
+    async fn ask_once(&mut self, end: Option<Instant>) -> Asked {
+        Asked {
+            is_last: left(end).is_zero(),
+            sent: Moment::now(),
+            reply: self.ask(end).await,
         }
     }
 
@@ -208,17 +221,21 @@ impl Wait {
     /// When the server refuses, was never reached, or could not be reached at the end.
     pub(crate) async fn run(&mut self, end: Option<Instant>, reach: &mut Reach) -> Result<Outcome> {
         loop {
-            let begun = self.begun.take();
+            let first = self.first.take();
             let turn = match &self.ticket {
-                Some(ticket) if !self.is_announced && begun.is_none() => ticket.turn().await,
+                Some(ticket) if !self.is_announced && first.is_none() => ticket.turn().await,
                 _ => None,
             };
-            let is_last = left(end).is_zero();
             let is_announced = self.is_announced;
-            let (sent, asked) = match begun {
-                Some(begun) => begun,
-                None => (Moment::now(), self.ask(end).await),
+            let asked = match first {
+                Some(first) => first,
+                None => self.ask_once(end).await,
             };
+            let Asked {
+                sent,
+                is_last,
+                reply: asked,
+            } = asked;
             reach.answers(asked.is_ok());
             self.is_announced &= matches!(asked, Ok(Reply::Unheard) | Err(_));
             // After a failure it is kept for the pause.
@@ -447,9 +464,7 @@ impl Reach {
 
     fn answers(&mut self, is_answer: bool) {
         self.is_answered |= is_answer;
-        self.known
-            .is_answered
-            .fetch_or(is_answer, Ordering::Relaxed);
+        self.known.answers(is_answer);
     }
 
     /// The error of a wait at whose end a request had no answer: the last refusal says more.

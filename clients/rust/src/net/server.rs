@@ -392,9 +392,11 @@ impl ServerBuilder {
 
     /// The runtime of the program, with I/O and timers. The requests of a future that it polls then have a connection
     /// of this runtime, and no thread has to wake another for them. Renewals and waits in the queue stay with the
-    /// thread of this crate, so that a program that blocks its runtime keeps its locks. (A future that blocks a thread
-    /// of this runtime until a request is answered, other than by [`block_on`](crate::block_on), may wait for itself,
-    /// as with any connection of the runtime.)
+    /// thread of this crate, so that a program that blocks its runtime keeps its locks.
+    ///
+    /// A runtime that stands still sends nothing: a guard that is dropped right before is released half a response
+    /// timeout later, by the thread. And a future that blocks a thread of this runtime until a request is answered,
+    /// other than by [`block_on`](crate::block_on), may wait for itself.
     ///
     /// ```
     /// # fn main() -> Result<(), redis_lock_client::Error> {
