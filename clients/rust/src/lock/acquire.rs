@@ -50,8 +50,10 @@ pub(crate) async fn acquire<Of: 'static>(
     let known = known.unwrap_or_else(|| Known::of(end));
     let asked = async {
         let mut attempt = None;
-        // A session's connection is opened on the crate's thread, so its first request is sent there too.
-        if !first.is_session {
+        // A session's connection is opened on the crate's thread, so its first request is sent there too. So are those
+        // of a crowd: one thread sends thousands in less time than many that wake each other.
+        let turn = first.server.inner.first_requests.try_acquire();
+        if let (Ok(_turn), false) = (turn, first.is_session) {
             let asked = first_request(&terms, end, &known);
             match within(bounded(&first.server, bound, asked)).await? {
                 First::Over(guards) => return Ok(guards),

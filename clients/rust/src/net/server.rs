@@ -16,7 +16,7 @@ use redis::{
     cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
 };
 use tokio::runtime::Handle;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 use crate::error::{Error, Result};
 use crate::net::address::{name_of, Address, Kind};
@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     pub invalidations: Arc<Invalidations>,
     /// The program's runtime, which has connections of its own for the requests of the futures that it polls.
     runtime: Option<Handle>,
+    /// The turns of first requests that their callers send themselves.
+    pub first_requests: Semaphore,
     /// The leases of readers that are bound to connections.
     pub reader_leases: ReaderLeases,
     pub tickets: Arc<Tickets>,
@@ -85,6 +87,9 @@ const MAX_RESPONSE_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// The shortest time for a pending reply at the end of a wait.
 const LEAST_OVERTIME: Duration = Duration::from_millis(250);
+
+/// The most first requests that callers send at a time.
+const MAX_FIRST_REQUESTS: usize = 32;
 
 /// Upper bound of seeds, so that those of redirections do not grow without end.
 const MAX_SEEDS: usize = 100;
@@ -442,6 +447,7 @@ impl ServerBuilder {
             background: Background::default(),
             invalidations: Arc::default(),
             runtime: self.runtime,
+            first_requests: Semaphore::new(MAX_FIRST_REQUESTS),
             reader_leases: ReaderLeases::default(),
         });
         Ok(Server { inner })

@@ -267,7 +267,7 @@ async fn locks_are_left_held_beside_a_server_that_hangs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_undo_meets_a_silent_server_and_reaches_it_later() {
     let mut fleet = fleet();
-    let servers = fleet.hasty();
+    let servers = fleet.clients_with(Duration::from_secs(20));
     let (first, last) = (fleet.in_line(0), fleet.in_line(2));
     let other = Lock::new(&servers[last], "k")
         .lease(LONG)
@@ -276,7 +276,7 @@ async fn the_undo_meets_a_silent_server_and_reaches_it_later() {
         .unwrap();
     let waiting = tokio::spawn({
         let multi = multi(&servers, LONG);
-        async move { timed(multi.acquire_within(Duration::from_secs(1))).await }
+        async move { timed(multi.acquire_within(Duration::from_secs(5))).await }
     });
     fleet.servers[last].wait_for_waits(1);
     fleet.stop(first);
