@@ -6,15 +6,15 @@
 //! executor, with this runtime entered.
 //!
 //! A program can name its own runtime for requests ([`ServerBuilder::runtime`](crate::ServerBuilder::runtime)): those
-//! of a future that this runtime polls then have a connection there, and no thread wakes another. So has the release of
-//! a guard that is dropped there. Renewals and waits stay here: they go on while that runtime stands still.
+//! of a future that this runtime polls then have a connection there, and no thread wakes another. Whatever else has to
+//! be sent stays here, and goes on while that runtime stands still: renewals, waits, the releases of dropped guards.
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn, Future};
 use std::io;
 use std::pin::pin;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -89,6 +89,12 @@ thread_local! {
 struct SetCaller(Option<Id>);
 
 impl SetCaller {
+    /// To that of this crate: the runtime of the caller stands still, or may.
+    fn to_own() -> SetCaller {
+        let own = handle().ok().map(|handle| handle.id());
+        SetCaller(CALLER.replace(own))
+    }
+
     /// To the runtime that polls now. Where an outer call has set it already, that stays.
     fn to_present() -> SetCaller {
         let present = || Handle::try_current().ok().map(|handle| handle.id());
@@ -107,14 +113,22 @@ pub(crate) fn is_of_caller(handle: &Handle) -> bool {
     CALLER.get() == Some(handle.id())
 }
 
-/// Begins background work in the caller's thread, so that what it sends at first precedes what the caller sends next,
-/// and leaves the rest to the thread.
+/// Begins background work in the caller's thread, so that what it sends at first precedes what the caller sends next
+/// over the same connection, and leaves the rest to the thread.
 pub(crate) fn begin(work: impl Future<Output = ()> + Send + 'static) {
     let mut work = Box::pin(unconstrained(within(async {
         work.await;
         Ok(())
     })));
-    let begun = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let tokio = Handle::try_current();
+    let begun = match tokio.is_err_and(|error| error.is_thread_local_destroyed()) {
+        // The thread ends: this is a destructor of its locals, and those of tokio are gone.
+        true => Poll::Pending,
+        false => {
+            let _caller = SetCaller::to_own();
+            work.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        }
+    };
     if begun.is_pending() {
         spawn(async {
             let _ = work.await;
@@ -220,9 +234,7 @@ impl Drop for OnDrop<'_> {
 /// # fn work(_step: u32, _token: u64) {}
 /// ```
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
-    // The runtime of this thread, if there is one, stands still.
-    let own = handle().ok().map(|handle| handle.id());
-    let _caller = SetCaller(CALLER.replace(own));
+    let _caller = SetCaller::to_own();
     // A tokio task has a budget for each poll. When it is used up, futures are pending until the task yields, which a
     // task that blocks its thread never does.
     pollster::block_on(unconstrained(work))

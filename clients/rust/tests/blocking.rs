@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -207,18 +208,71 @@ fn a_lock_is_held_and_released_without_the_runtime_that_has_asked_for_it() {
     assert_eq!(block_on(again.release()).unwrap(), Released::Yes);
 }
 
-/// The release of a dropped guard comes before what is asked next, with a runtime for the requests and without.
 #[test]
 fn a_dropped_guard_is_released_before_the_next_request() {
     let real = TestServer::start();
+    let server = client(&real);
+    let lock = Lock::new(&server, "k");
+    runtime().block_on(async {
+        for _ in 0..ROUNDS {
+            drop(lock.try_acquire().await.unwrap().expect("a free lock"));
+        }
+        assert!(server.settled().await.is_empty());
+    });
+}
+
+/// The runtime of its requests, on one thread, is blocked right after, until the lock is free.
+#[test]
+fn a_dropped_guard_is_released_while_the_runtime_of_the_requests_is_blocked() {
+    let real = TestServer::start();
     let runtime = runtime();
-    for server in [client(&real), of(runtime.handle(), &real)] {
+    let server = of(runtime.handle(), &real);
+    runtime.block_on(async {
+        drop(
+            Lock::new(&server, "k")
+                .lease(LONG * 10)
+                .acquire()
+                .await
+                .unwrap(),
+        );
+        let mut conn = real.conn();
+        wait_for("a free lock", || conn.line("LOCK.INFO k").is_nil());
+    });
+}
+
+/// The program's connections break, those of the thread too, before each attempt.
+#[test]
+fn an_attempt_over_broken_connections_is_repeated() {
+    let real = TestServer::start();
+    let runtime = runtime();
+    let server = of(runtime.handle(), &real);
+    runtime.block_on(async {
         let lock = Lock::new(&server, "k");
-        runtime.block_on(async {
-            for _ in 0..ROUNDS {
-                drop(lock.try_acquire().await.unwrap().expect("a free lock"));
-            }
+        for _ in 0..20 {
+            // The thread opens its connection for this release.
+            drop(lock.try_acquire().await.unwrap().expect("a free lock"));
             assert!(server.settled().await.is_empty());
-        });
+            real.conn().line("CLIENT KILL TYPE normal");
+        }
+    });
+}
+
+/// A destructor of the thread's locals, at which those of tokio are gone.
+#[test]
+fn a_guard_may_be_dropped_at_the_end_of_its_thread() {
+    thread_local! {
+        static HELD: RefCell<Vec<Guard>> = const { RefCell::new(Vec::new()) };
     }
+    let real = TestServer::start();
+    let server = client(&real);
+    let of_thread = server.clone();
+    let held = move || {
+        // Before those of tokio, so dropped after them.
+        HELD.with(|held| held.borrow_mut().reserve(1));
+        let guard = block_on(Lock::new(&of_thread, "k").acquire()).unwrap();
+        HELD.with(|held| held.borrow_mut().push(guard));
+    };
+    thread::spawn(held).join().unwrap();
+    assert!(block_on(server.settled()).is_empty());
+    assert!(real.conn().line("LOCK.INFO k").is_nil());
 }

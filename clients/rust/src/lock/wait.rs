@@ -201,7 +201,10 @@ impl Wait {
                 // If the wait is dropped before it runs, this is given up.
                 self.is_queued = matches!(asked.reply, Ok(Reply::Queued));
                 self.may_hold |= matches!(asked.reply, Ok(Reply::Tokens(_)));
-                self.first = Some(asked);
+                // The failure of the runtime's connection says nothing about that of the thread.
+                let is_of_other = self.request.server.near().is_some()
+                    && asked.reply.as_ref().is_err_and(Error::is_passing);
+                self.first = Some(asked).filter(|_| !is_of_other);
                 Outcome::Again
             }
         }

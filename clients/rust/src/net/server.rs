@@ -303,11 +303,16 @@ impl Server {
         }
     }
 
+    /// The program's runtime, if it polls the present future.
+    pub(crate) fn near(&self) -> Option<&Handle> {
+        let runtime = self.inner.runtime.as_ref();
+        runtime.filter(|handle| runtime::is_of_caller(handle))
+    }
+
     /// The shared connection to this node, and its place in the table, which [`forget_shared`](Server::forget_shared)
     /// needs. It is opened in a task, so that it is opened for the other requests too when the first one is dropped.
     pub(crate) async fn shared(&self, node: &ConnectionInfo) -> Result<(Connection, Shared)> {
-        let near = self.inner.runtime.as_ref();
-        let near = near.filter(|handle| runtime::is_of_caller(handle));
+        let near = self.near();
         let name = (name_of(node), near.is_some());
         let place = self.topology().shared.entry(name).or_default().clone();
         let opened = match place.get() {
@@ -396,12 +401,13 @@ impl ServerBuilder {
     }
 
     /// The runtime of the program, with I/O and timers. The requests of a future that it polls then have a connection
-    /// of this runtime, and no thread has to wake another for them. Renewals and waits in the queue stay with the
-    /// thread of this crate, so that a program that blocks its runtime keeps its locks.
+    /// of this runtime, and no thread has to wake another for them. Renewals, waits in the queue and the releases of
+    /// dropped guards stay with the thread of this crate, so that a program that blocks its runtime keeps its locks,
+    /// and gives back what it has dropped. (So `try_acquire` right after a drop may still find the lock held;
+    /// [`release`](crate::Guard::release) comes before it.)
     ///
-    /// A runtime that stands still sends nothing: a guard that is dropped right before is released half a response
-    /// timeout later, by the thread. And a future that blocks a thread of this runtime until a request is answered,
-    /// other than by [`block_on`](crate::block_on), may wait for itself.
+    /// A runtime that stands still sends nothing: a future that blocks its thread until a request is answered, other
+    /// than by [`block_on`](crate::block_on), may wait for itself.
     ///
     /// ```
     /// # fn main() -> Result<(), redis_lock_client::Error> {
@@ -409,9 +415,10 @@ impl ServerBuilder {
     /// use tokio::runtime::Handle;
     ///
     /// # let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    /// # let _entered = runtime.enter();
+    /// # runtime.block_on(async {
     /// let server = Server::builder("redis://locks.example.com").runtime(Handle::current()).build()?;
     /// # Ok(())
+    /// # })
     /// # }
     /// ```
     pub fn runtime(mut self, runtime: Handle) -> ServerBuilder {
