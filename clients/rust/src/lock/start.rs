@@ -1,8 +1,8 @@
 //! The start of the tasks that renew holds.
 //!
 //! A task for each hold, woken from another thread to start and again to end, costs more than the two requests of an
-//! uncontended lock. So a hold has a task from the moment when its first request is due ([`SHORT`], or a third of a lease
-//! that is shorter). Until then it has an entry in one table, and one task waits for the first of the entries.
+//! uncontended lock. So a hold has a task from the moment when its first request is due ([`SHORT`], or a third of a
+//! lease that is shorter). Until then it has an entry in one table, and one task waits for the first of the entries.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
