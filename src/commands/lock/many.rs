@@ -151,7 +151,7 @@ fn release_locks(
     let keys = open_all(ctx, names, owner);
     let now = ctx.now();
     let states = all_of(&keys, |key| {
-        read_write::read_to_release(key, owner, &request, now)
+        read_write::read_to_release(key, owner, request.mode, now)
     })?;
     // Before the views: a request that is refused at one key ends no wait at the others.
     if !fault::is_on("refused-mrelease-ends-a-wait") {

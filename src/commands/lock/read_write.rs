@@ -3,7 +3,7 @@
 
 use crate::lock::{
     is_braced, is_reserved, siblings_stay, token_name, Acquire, KeyState, LockError, Mode, Now,
-    ReadDepth, Release, Renew,
+    ReadDepth, Renew,
 };
 use crate::module::acl;
 use crate::module::ffi::ctx::Ctx;
@@ -157,7 +157,7 @@ pub fn read_to_acquire(
     Ok(state)
 }
 
-/// The state of the key, read to the depth that a release needs.
+/// The state of the key, read to the depth that a release of this mode needs.
 ///
 /// # Errors
 /// Those of [`may_use`].
@@ -165,11 +165,11 @@ pub fn read_to_acquire(
 pub fn read_to_release(
     key: &LockKey<'_>,
     owner: Str<'_>,
-    req: &Release<'_>,
+    mode: Option<Mode>,
     now: Now,
 ) -> Result<KeyState, LockError> {
     let state = key.read_to(ReadDepth::Holder, now);
-    may_change(key, owner, (req.mode, &state))?;
+    may_change(key, owner, (mode, &state))?;
     Ok(state)
 }
 
@@ -183,8 +183,7 @@ pub fn read_to_renew(
     req: &Renew<'_>,
     now: Now,
 ) -> Result<KeyState, LockError> {
-    let state = key.read_to(ReadDepth::Holder, now);
-    may_change(key, owner, (req.mode, &state))?;
+    let state = read_to_release(key, owner, req.mode, now)?;
     let KeyState::ReadWrite(lock) = &state else {
         return Ok(state);
     };

@@ -70,7 +70,7 @@ fn release(
     end_first(ctx, Resource::Lock, name, owner);
     let key = LockKey::open_for(ctx, name, owner);
     let now = ctx.now();
-    let state = read_write::read_to_release(&key, owner, &request, now)?;
+    let state = read_write::read_to_release(&key, owner, request.mode, now)?;
     let view = view_for(&key, state, &Planned::Release(&request), now);
     change_key(ctx, key, now, |locks, cx| {
         locks.release(&view, &request, cx)

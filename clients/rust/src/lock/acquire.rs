@@ -6,7 +6,7 @@
 //! grants nothing. So the client needs no memory of what it has sent.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{timeout_at, Instant};
@@ -22,7 +22,7 @@ use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending, Kind};
 use crate::net::server::Server;
-use crate::runtime::{on_thread, within};
+use crate::runtime::{locked, on_thread, within};
 use crate::trace::Span;
 
 /// Acquires the locks of these terms in one request, waiting for at most `wait`, or without a limit. The terms name one
@@ -64,8 +64,7 @@ pub(crate) async fn acquire<Of: 'static>(
         let attempt = Mutex::new(attempt);
         let work = || {
             let (server, of_task) = (first.server.clone(), terms.clone());
-            let attempt = attempt.lock().unwrap_or_else(PoisonError::into_inner);
-            let attempt = { attempt }.take();
+            let attempt = locked(&attempt).take();
             let mut reach = Reach::new(known.clone());
             span.follows(async move {
                 let asked = attempts(&of_task, attempt, end, &mut reach);

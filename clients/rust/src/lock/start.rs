@@ -5,7 +5,7 @@
 //! lease that is shorter). Until then it has an entry in one table, and one task waits for the first of the entries.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio::time::{sleep_until, Instant};
@@ -14,7 +14,7 @@ use crate::lock::renewal::{keep, Hold, SHORT};
 use crate::moment::now;
 use crate::net::caller::Caller;
 use crate::outcome::LostReason;
-use crate::runtime::{self, Task};
+use crate::runtime::{self, locked, Task};
 
 /// What renews a hold.
 #[derive(Default)]
@@ -52,7 +52,7 @@ static TO_START: Mutex<ToStart> = Mutex::new(ToStart {
 static SOONER: Notify = Notify::const_new();
 
 fn to_start() -> MutexGuard<'static, ToStart> {
-    TO_START.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&TO_START)
 }
 
 /// Renews the hold until [`end`]. A hold that is bound to a connection is renewed on that connection.
@@ -91,7 +91,7 @@ pub(crate) fn end(hold: &Hold) {
 
 impl Renewal {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Background work of one server: the withdrawal of waits and the release of locks after their caller has returned.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::watch;
 
 use crate::error::Error;
 use crate::net::command::Claim;
+use crate::runtime::locked;
 use crate::trace::{shown, Text};
 
 /// Upper bound of failures kept until they are read.
@@ -52,7 +53,7 @@ impl Background {
     }
 
     fn failed(&self) -> MutexGuard<'_, VecDeque<Unreleased>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.failed)
     }
 
     /// Completes when no task is running; returns the failures since the last call.

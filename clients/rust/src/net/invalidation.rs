@@ -7,10 +7,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::watch;
+
+use crate::runtime::locked;
 
 /// The watches by key. Keys of the same name in two databases notify each other, which costs one read.
 #[derive(Default)]
@@ -71,7 +73,7 @@ impl Invalidations {
     }
 
     fn watches(&self) -> MutexGuard<'_, HashMap<Vec<u8>, watch::Sender<()>>> {
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.watches)
     }
 }
 

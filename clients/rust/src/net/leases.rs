@@ -5,12 +5,13 @@
 //! share the lease that one of them has read.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::moment::now;
+use crate::runtime::locked;
 
 /// How long the other readers use the former lease while one reads it again.
 const READING: Duration = Duration::from_millis(100);
@@ -30,7 +31,7 @@ struct Known {
 impl ReaderLeases {
     /// The lease of readers at this node. None: the caller reads it, and [records](ReaderLeases::record) it.
     pub(crate) fn known(&self, node: &str) -> Option<Duration> {
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = locked(&self.nodes);
         let known = nodes.get_mut(node)?;
         let moment = now();
         if moment < known.until {
@@ -43,7 +44,7 @@ impl ReaderLeases {
     /// Records a lease. It is used for as long as a holder that reads it itself uses it: until its next renewal.
     pub(crate) fn record(&self, node: &str, lease: Duration) {
         let until = now() + lease / 3;
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = locked(&self.nodes);
         nodes.insert(node.to_string(), Known { lease, until });
     }
 }

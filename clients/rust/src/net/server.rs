@@ -9,7 +9,7 @@
 //! (by the number of its failures), and a shared connection is dropped only when it fails itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::{
@@ -29,7 +29,7 @@ use crate::net::sentinel;
 use crate::net::tickets::Tickets;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
-use crate::runtime::{self, within};
+use crate::runtime::{self, locked, within};
 use crate::statistics::{Counts, Statistics};
 use crate::trace::shown;
 
@@ -335,8 +335,7 @@ impl Server {
     }
 
     fn topology(&self) -> MutexGuard<'_, Topology> {
-        let topology = self.inner.topology.lock();
-        topology.unwrap_or_else(PoisonError::into_inner)
+        locked(&self.inner.topology)
     }
 }
 

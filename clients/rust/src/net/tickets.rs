@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::str;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use redis::{cmd, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
@@ -26,7 +26,7 @@ use crate::net::command;
 use crate::net::connection::Connection;
 use crate::net::server::Server;
 use crate::net::slot::{name_in_slot, slot_of};
-use crate::runtime;
+use crate::runtime::{self, locked};
 
 /// The most requests of a line that have no reply yet, or whose wait pauses after a failure.
 const MAX_IN_FLIGHT: usize = 100;
@@ -148,11 +148,11 @@ impl Tickets {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.table)
     }
 
     fn nodes(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Subscribed>>>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.nodes)
     }
 
     /// The subscribed connection to this node; the first caller opens it.

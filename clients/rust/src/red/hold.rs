@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::{cmd, Value};
@@ -25,6 +25,7 @@ use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending};
 use crate::net::reply::line;
+use crate::runtime::locked;
 
 /// The shortest time left to the other servers once there is a majority.
 const STRAGGLERS: Duration = Duration::from_millis(5);
@@ -130,7 +131,7 @@ impl Hold {
     }
 
     fn members(&self) -> MutexGuard<'_, Vec<Member>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.members)
     }
 
     fn set(&self, place: usize, change: impl FnOnce(&mut Member)) {
