@@ -13,6 +13,8 @@
 //!
 //! The others are the steps before: [`request`], [`is_given_up`], [`end_first`], [`view_to_grant`].
 
+use smallvec::SmallVec;
+
 use crate::commands::options::{NotifyWords, Options};
 use crate::lock::{
     Acquire, Answer, Cx, Effect, Effects, KeyRef, KeyState, LockError, Locks, Mode, Now, Planned,
@@ -20,7 +22,7 @@ use crate::lock::{
 };
 use crate::module::acl;
 use crate::module::answers;
-use crate::module::apply::{apply, apply_all, decide, decide_all};
+use crate::module::apply::{apply, decide, decide_all};
 use crate::module::entry::alarm;
 use crate::module::entry::clients;
 use crate::module::entry::events;
@@ -51,10 +53,7 @@ pub fn change_key<'a, T>(
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
 ) -> Result<T, LockError> {
-    let (decided, fx) = decide(now, decision);
-    apply(key, &fx)?;
-    alarm::rearm(ctx);
-    decided
+    change_confirmed(ctx, key, now, |_| false, decision)
 }
 
 /// [`change_key`] for a request that may succeed (`succeeds`) without a write, because what it asks for was so before.
@@ -62,6 +61,7 @@ pub fn change_key<'a, T>(
 ///
 /// # Errors
 /// See [`change_key`].
+#[inline]
 pub fn change_confirmed<'a, T>(
     ctx: Ctx<'a>,
     key: impl Key<'a>,
@@ -69,20 +69,11 @@ pub fn change_confirmed<'a, T>(
     succeeds: impl FnOnce(&T) -> bool,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
 ) -> Result<T, LockError> {
-    let name = key.name();
-    let mut is_unchanged = false;
-    let decided = change_key(ctx, key, now, |locks, cx| {
-        let decided = decision(locks, cx);
-        is_unchanged = !cx.effects.iter().any(Effect::is_write);
-        decided
-    })?;
-    if is_unchanged && succeeds(&decided) {
-        replication::confirm(ctx, name);
-    }
-    Ok(decided)
+    let (decided, fx) = decide(now, decision);
+    end_change(ctx, [key], &[fx], decided, succeeds)
 }
 
-/// [`change_key`] for several locks, with one list of effects a key.
+/// [`change_confirmed`] for several locks, with one list of effects a key.
 ///
 /// # Errors
 /// See [`change_key`].
@@ -90,12 +81,38 @@ pub fn change_locks<T>(
     ctx: Ctx<'_>,
     keys: Vec<LockKey<'_>>,
     now: Now,
+    succeeds: impl FnOnce(&T) -> bool,
     decision: impl FnOnce(&mut Locks, &mut [Effects]) -> Result<T, LockError>,
 ) -> Result<T, LockError> {
     let (decided, fx) = decide_all(keys.len(), now, decision);
-    apply_all(keys, &fx)?;
+    end_change(ctx, keys, &fx, decided, succeeds)
+}
+
+#[inline]
+fn end_change<'a, K: Key<'a>, T>(
+    ctx: Ctx<'a>,
+    mut keys: impl AsMut<[K]>,
+    fx: &[Effects],
+    decided: Result<T, LockError>,
+    succeeds: impl FnOnce(&T) -> bool,
+) -> Result<T, LockError> {
+    let name = keys.as_mut().first().map(K::name);
+    apply(keys, fx)?;
     alarm::rearm(ctx);
-    decided
+    let decided = decided?;
+    if succeeds(&decided) {
+        confirm_unless_written(ctx, name, fx);
+    }
+    Ok(decided)
+}
+
+/// For a request that has succeeded, without a write: a `WAIT` after it waits for what was so before. One key is
+/// enough, because replication keeps the order.
+fn confirm_unless_written(ctx: Ctx<'_>, name: Option<Str<'_>>, fx: &[Effects]) {
+    let is_unchanged = !fx.iter().flatten().any(Effect::is_write);
+    if let Some(name) = name.filter(|_| is_unchanged) {
+        replication::confirm(ctx, name);
+    }
 }
 
 /// Decides about waits alone: nothing is written. Answers them, and rearms.
@@ -146,42 +163,34 @@ pub fn acquire<'a>(
 ) -> Result<(), LockError> {
     let name = key.name();
     let (answer, fx) = decide(now, decision);
-    let is_unchanged = !fx.iter().any(Effect::is_write);
-    end_acquire(
-        ctx,
-        &[name],
-        (answer, is_unchanged),
-        how,
-        || apply(key, &fx),
-        |got| reply::acquired(ctx, name, how.0, got, now),
-    )
+    end_acquire(ctx, [key], (answer, &[fx]), how, |got| {
+        reply::acquired(ctx, name, how.0, got, now);
+    })
 }
 
-/// The end of a request to acquire these keys: makes the changes of the decision (`apply`; `is_unchanged`: there are
-/// none), and replies, unless the client is blocked.
+/// The end of a request to acquire these keys: makes the changes of the decision and replies, unless the client is
+/// blocked.
 ///
 /// # Errors
 /// That of a refused change, that of the decision, then as [`wait`].
 #[inline]
-pub fn end_acquire<T>(
-    ctx: Ctx<'_>,
-    names: &[Str<'_>],
-    (answer, is_unchanged): (Result<Answer<T>, LockError>, bool),
+pub fn end_acquire<'a, K: Key<'a>, T>(
+    ctx: Ctx<'a>,
+    mut keys: impl AsMut<[K]>,
+    (answer, fx): (Result<Answer<T>, LockError>, &[Effects]),
     (shape, is_ticket): (Shape, bool),
-    apply: impl FnOnce() -> Result<(), LockError>,
     reply: impl FnOnce(Got<T>),
 ) -> Result<(), LockError> {
     let new = NewWaiter::expect(ctx, &answer, shape, is_ticket);
-    apply()?;
+    let names: SmallVec<[Str<'a>; 1]> = keys.as_mut().iter().map(K::name).collect();
+    apply(keys, fx)?;
     new.finish();
     alarm::rearm(ctx);
     let got = match answer? {
-        Answer::Waits(id) => wait(ctx, names, id, is_ticket)?,
+        Answer::Waits(id) => wait(ctx, &names, id, is_ticket)?,
         Answer::Refused => Some(Got::Nothing),
         Answer::Granted(granted) => {
-            if is_unchanged {
-                confirm(ctx, names);
-            }
+            confirm_unless_written(ctx, names.first().copied(), fx);
             Some(Got::Granted(granted))
         }
     };
@@ -189,14 +198,6 @@ pub fn end_acquire<T>(
         reply(got);
     }
     Ok(())
-}
-
-/// For a request that has succeeded without a write: a `WAIT` after it waits for what was so before. One key is enough,
-/// because replication keeps the order.
-pub fn confirm(ctx: Ctx<'_>, names: &[Str<'_>]) {
-    if let Some(first) = names.first() {
-        replication::confirm(ctx, *first);
-    }
 }
 
 /// Whether the owner has given up this acquisition (`SEQ`) at any of these keys: a request for it grants nothing. To be

@@ -25,7 +25,7 @@
 
 use std::ptr::null_mut;
 
-use crate::lock::{Effect, LockError, Outcome, Ticket, WaiterId};
+use crate::lock::{Effect, Effects, LockError, Outcome, Ticket, WaiterId};
 use crate::module::ffi::api::api;
 use crate::module::ffi::call_reply::{How, Reply};
 use crate::module::ffi::ctx::{server_version, Ctx};
@@ -66,18 +66,20 @@ pub fn deliver_all(ctx: Ctx<'_>) {
 /// they have left their queues. (`shell::recover` answers the parked requests.)
 pub struct Pending<'a> {
     ctx: Ctx<'a>,
-    fx: &'a [Effect],
+    fx: &'a [Effects],
 }
 
 impl<'a> Pending<'a> {
     /// The outcomes among these effects.
-    pub fn new(ctx: Ctx<'a>, fx: &'a [Effect]) -> Pending<'a> {
+    pub fn new(ctx: Ctx<'a>, fx: &'a [Effects]) -> Pending<'a> {
         Pending { ctx, fx }
     }
 
     /// The changes are made: the outcomes are noted.
     pub fn note(mut self) {
-        note_all(self.ctx, std::mem::take(&mut self.fx));
+        for fx in std::mem::take(&mut self.fx) {
+            note_all(self.ctx, fx);
+        }
     }
 
     /// The changes were refused: the tickets fail with this error.
@@ -86,7 +88,7 @@ impl<'a> Pending<'a> {
     }
 
     fn fail_tickets(&mut self, error: &LockError) {
-        for effect in std::mem::take(&mut self.fx) {
+        for effect in std::mem::take(&mut self.fx).iter().flatten() {
             if let Effect::Tell(ticket, _) = effect {
                 tell(self.ctx, ticket, &Outcome::Failed(error.clone()));
             }

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
 use crate::lock::{
     CountChange, Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now,
@@ -14,7 +15,6 @@ use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::horizon;
 use crate::module::keyspace::key::Key;
-use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::state::constants::{constants, is_cluster};
 use crate::module::state::settings;
@@ -41,55 +41,62 @@ pub fn decide_all<T>(
     (result, all)
 }
 
-/// Carries out a command's decision about this key: first the changes, in order, then, with the key closed, the
-/// answers, events and messages. Receivers of events run at once and may change the key.
+/// Carries out a command's decision about these keys, with a list of effects for each: first the changes, in order,
+/// then, with the keys closed, the answers, events and messages. Receivers of events run at once and may change the
+/// keys.
 ///
 /// # Errors
 /// When the server refuses a change: see [`refused`].
-pub fn apply<'a>(key: impl Key<'a>, fx: &[Effect]) -> Result<(), LockError> {
-    if fx.is_empty() {
-        return Ok(());
+pub fn apply<'a, K: Key<'a>>(keys: impl AsMut<[K]>, fx: &[Effects]) -> Result<(), LockError> {
+    match fx.iter().all(|fx| fx.is_empty()) {
+        true => Ok(()),
+        false => carry_out(keys, fx, Replication::of_command),
     }
-    let replication = Replication::of_command(key.ctx());
-    carry_out(key, fx, replication)
 }
 
 /// [`apply`] for a decision that no command requested.
-pub fn apply_for_event<'a>(key: impl Key<'a>, fx: &[Effect]) {
-    let replication = Replication::of_event(key.ctx());
+pub fn apply_for_event<'a, K: Key<'a>>(keys: impl AsMut<[K]>, fx: &[Effects]) {
     // A refusal is counted and logged; no client waits for a reply.
-    let _ = carry_out(key, fx, replication);
+    let _ = carry_out(keys, fx, Replication::of_event);
 }
 
-/// [`apply`] for a command about several keys: all of them are changed before the first event is sent.
-///
-/// # Errors
-/// When the server refuses a change: see [`refused`].
-pub fn apply_all(keys: Vec<LockKey<'_>>, fx: &[Effects]) -> Result<(), LockError> {
-    let ctx = keys.first().map(LockKey::ctx);
-    match ctx.filter(|_| fx.iter().any(|fx| !fx.is_empty())) {
-        Some(ctx) => carry_out_all(keys, fx, Replication::of_command(ctx)),
-        None => Ok(()),
-    }
-}
-
-/// [`apply_all`] for a decision that no command requested.
-pub fn apply_all_for_event(keys: Vec<LockKey<'_>>, fx: &[Effects]) {
-    if let Some(ctx) = keys.first().map(LockKey::ctx) {
-        let _ = carry_out_all(keys, fx, Replication::of_event(ctx));
-    }
-}
-
-fn carry_out_all(
-    mut keys: Vec<LockKey<'_>>,
+fn carry_out<'a, K: Key<'a>>(
+    mut keys: impl AsMut<[K]>,
     fx: &[Effects],
-    replication: Replication<'_>,
+    replication_in: fn(Ctx<'a>) -> Replication<'a>,
 ) -> Result<(), LockError> {
-    let Some((ctx, db)) = keys.first().map(|key| (key.ctx(), key.id().db)) else {
+    let open = keys.as_mut();
+    let Some((ctx, db)) = open.first().map(|key| (key.ctx(), key.id().db)) else {
         return Ok(());
     };
-    let names: Vec<_> = keys.iter().map(LockKey::name).collect();
-    let pending: Vec<_> = fx.iter().map(|fx| Pending::new(ctx, fx)).collect();
+    let replication = replication_in(ctx);
+    let names: SmallVec<[Str<'a>; 1]> = open.iter().map(K::name).collect();
+    let pending = Pending::new(ctx, fx);
+    if fault::is_on("waiter-told-before-the-write") {
+        fx.iter().for_each(|fx| answers::note_all(ctx, fx));
+    }
+    let changed = change_all(open, fx, replication);
+    drop(keys);
+    if let Err(what) = changed {
+        let error = refused(ctx, db, &names, what);
+        pending.fail(&error);
+        return Err(error);
+    }
+    pending.note();
+    for (name, fx) in names.into_iter().zip(fx) {
+        if fx.iter().any(Effect::is_news) {
+            announce(ctx, name, fx, replication);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the changes of each key. If the server refuses one, those of the keys before are undone too.
+fn change_all<'a>(
+    keys: &mut [impl Key<'a>],
+    fx: &[Effects],
+    replication: Replication<'_>,
+) -> Written {
     for at in 0..keys.len().min(fx.len()) {
         let (done, rest) = keys.split_at_mut(at);
         let (Some(key), Some(own)) = (rest.first_mut(), fx.get(at)) else {
@@ -100,40 +107,8 @@ fn carry_out_all(
             for (key, fx) in done.iter_mut().zip(fx).filter(|_| !stays) {
                 roll_back(key, fx, replication);
             }
-            drop(keys);
-            let error = refused(ctx, db, &names, what);
-            pending.into_iter().for_each(|pending| pending.fail(&error));
-            return Err(error);
+            return Err(what);
         }
-    }
-    pending.into_iter().for_each(Pending::note);
-    drop(keys);
-    for (name, fx) in names.into_iter().zip(fx) {
-        announce(ctx, name, fx, replication);
-    }
-    Ok(())
-}
-
-fn carry_out<'a>(
-    mut key: impl Key<'a>,
-    fx: &[Effect],
-    replication: Replication<'_>,
-) -> Result<(), LockError> {
-    let (ctx, name, db) = (key.ctx(), key.name(), key.id().db);
-    let pending = Pending::new(ctx, fx);
-    if fault::is_on("waiter-told-before-the-write") {
-        answers::note_all(ctx, fx);
-    }
-    let changed = change(&mut key, fx, replication);
-    drop(key);
-    if let Err(what) = changed {
-        let error = refused(ctx, db, &[name], what);
-        pending.fail(&error);
-        return Err(error);
-    }
-    pending.note();
-    if fx.iter().any(Effect::is_news) {
-        announce(ctx, name, fx, replication);
     }
     Ok(())
 }
@@ -196,9 +171,6 @@ pub fn refused(ctx: Ctx<'_>, db: i32, names: &[Str<'_>], what: Refused) -> LockE
     error
 }
 
-/// The prefix of the name of a latch's channel.
-const LATCH_CHANNEL: &[u8] = b"redisson_countdownlatch__channel__";
-
 /// Sends the events and messages of a decision.
 fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication<'_>) {
     // A key whose TTL was over has an event `expired`, and not `del` as well.
@@ -215,21 +187,13 @@ fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
-            Effect::Publish
-            | Effect::PublishReadWrite(_)
-            | Effect::PublishShorter(_)
-            | Effect::PublishPermits(_)
-            | Effect::PublishLatch { .. }
-                if settings::publish() =>
-            {
-                publish(ctx, name, effect, replication);
-            }
+            message if settings::publish() => publish(ctx, name, message, replication),
             _ => {}
         }
     }
 }
 
-/// Publishes the message of this effect to Redisson's clients.
+/// Publishes the message of this effect to Redisson's clients, if it is one.
 fn publish(ctx: Ctx<'_>, name: Str<'_>, effect: &Effect, replication: Replication<'_>) {
     if fault::is_on("redisson-not-told") {
         return;
@@ -252,13 +216,10 @@ fn publish(ctx: Ctx<'_>, name: Str<'_>, effect: &Effect, replication: Replicatio
             number = OwnedStr::of_number(free.unwrap_or(1));
             (of(SEMAPHORE_CHANNEL), number.as_str())
         }
-        Effect::PublishLatch { is_open } => {
-            let channel = [LATCH_CHANNEL, b"{", name.bytes(), b"}"].concat();
-            (
-                OwnedStr::new(&channel),
-                if *is_open { released } else { one },
-            )
+        Effect::PublishLatch { is_open: true } => {
+            (subscribers::latch_channel(name.bytes()), released)
         }
+        Effect::PublishLatch { .. } => (subscribers::latch_channel(name.bytes()), one),
         _ => return,
     };
     let channel = channel.as_str();

@@ -4,14 +4,12 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::lock::{
-    Bound, BoundRef, Effect, KeyState, Mode, Planned, ReadDepth, Resource, SemState, SemView,
-};
+use crate::lock::{Bound, BoundRef, Effects, Mode, Planned, ReadDepth, Resource, SemState};
 use crate::module::apply::{apply, apply_for_event, decide};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::key::{open_probed, Key};
+use crate::module::keyspace::key::{close_and_probe, Key};
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
@@ -153,46 +151,56 @@ fn serve_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bool
         Duty::Release => (ReadDepth::Holder, Planned::EndSession(bound)),
         Duty::Renew => (ReadDepth::Own, Planned::Nothing),
     };
-    let open = |is_again: bool| {
+    let open = || {
         let key = LockKey::open_for(ctx, name, owner.as_str());
         let state = key.read_to(depth, now);
-        let is_whole = is_command || is_again || siblings::siblings_are_here(&key, &state);
-        is_whole.then_some((key, state))
+        (key, state)
     };
-    let is_held = |state: &KeyState| {
-        let is_held = shell::with(|shell| shell.locks.is_bound_hold(bound, state, now));
-        Some(is_held && !is_command)
-    };
-    let Some((key, state, _)) = open_probed(ctx, name, open, is_held) else {
-        return false;
-    };
+    let (mut key, mut state) = open();
+    if !is_command {
+        if !siblings::siblings_are_here(&key, &state) {
+            return false;
+        }
+        if shell::with(|shell| shell.locks.is_bound_hold(bound, &state, now)) {
+            if !close_and_probe(key) {
+                return false;
+            }
+            (key, state) = open();
+        }
+    }
     let view = view_for(&key, state, &planned, now);
     let ((), fx) = decide(now, |locks, cx| match duty {
         Duty::Release => locks.end_session(&view, bound, cx),
         Duty::Renew => locks.renew_session(&view, bound, cx),
     });
-    apply_by(key, &fx, is_command);
+    apply_by(key, fx, is_command);
     true
 }
 
 fn serve_permit(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bool {
     let (name, id) = (name_of(&bound.key), OwnedStr::new(&bound.owner));
     let (name, id, now) = (name.as_str(), id.as_str(), ctx.now());
-    let open = |is_again: bool| {
+    let open = |may_write| {
         let key = SemKey::open(ctx, name).ok()?;
         let view = match duty {
-            Duty::Release if is_command || is_again => key.hand_off_view(Some(id), now),
+            Duty::Release if may_write => key.hand_off_view(Some(id), now),
             _ => key.plain_view(Some(id), now),
         };
         Some((key, view))
     };
-    let is_there = |view: &SemView<'_>| {
-        let is_there = matches!(&view.state, SemState::There(there) if there.own_end_ms.is_some());
-        Some(is_there && !is_command)
-    };
-    let Some((key, view, _)) = open_probed(ctx, name, open, is_there) else {
+    let Some((mut key, mut view)) = open(is_command) else {
         return false;
     };
+    let is_there = matches!(&view.state, SemState::There(there) if there.own_end_ms.is_some());
+    if is_there && !is_command {
+        if !close_and_probe(key) {
+            return false;
+        }
+        match open(true) {
+            Some(again) => (key, view) = again,
+            None => return false,
+        }
+    }
     let ((), fx) = decide(now, |locks, cx| {
         let (sems, shared) = (&mut locks.sems, &mut locks.shared);
         match duty {
@@ -200,15 +208,15 @@ fn serve_permit(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bo
             Duty::Renew => sems.renew_session(shared, &view, id.bytes(), cx),
         }
     });
-    apply_by(key, &fx, is_command);
+    apply_by(key, fx, is_command);
     true
 }
 
 /// A refusal is counted and logged; no client waits for a reply.
-fn apply_by<'a>(key: impl Key<'a>, fx: &[Effect], is_command: bool) {
+fn apply_by<'a>(key: impl Key<'a>, fx: Effects, is_command: bool) {
     match is_command {
-        true => _ = apply(key, fx),
-        false => apply_for_event(key, fx),
+        true => _ = apply([key], &[fx]),
+        false => apply_for_event([key], &[fx]),
     }
 }
 

@@ -1,19 +1,17 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
-use std::cell::Cell;
-
 use crate::lock::{
-    Count, Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, Planned,
-    ReadDepth, Resource, SemState, SemView, Semaphores, View, WaiterId,
+    Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, Planned,
+    ReadDepth, Resource, SemState, Semaphores, View, WaiterId,
 };
 use crate::module::answers;
-use crate::module::apply::{apply_all_for_event, apply_for_event, decide, decide_all};
+use crate::module::apply::{apply_for_event, decide, decide_all};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::horizon;
-use crate::module::keyspace::key::open_probed;
+use crate::module::keyspace::key::close_and_probe;
 use crate::module::keyspace::lock_key::{name_of, LockKey};
 use crate::module::keyspace::sem_key::SemKey;
 use crate::module::keyspace::siblings;
@@ -108,7 +106,7 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
         let state = key.read_to(ReadDepth::Own, now);
         let view = view_for(&key, state, &Planned::Nothing, now);
         let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, step.below, cx));
-        apply_for_event(key, &fx);
+        apply_for_event([key], &[fx]);
         if !in_time() {
             return;
         }
@@ -134,21 +132,17 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
     let names = ids.get(to_look_at.clone()).unwrap_or_default().iter();
     let names: Vec<_> = names.map(name_of).collect();
     let owner = OwnedStr::new(&asking.owner);
-    let open = || -> Vec<_> {
+    let open = || -> (Vec<LockKey<'_>>, Vec<KeyState>) {
         let names: Vec<_> = names.iter().map(OwnedStr::as_str).collect();
-        LockKey::open_some(ctx, &names, owner.as_str(), ids.len())
+        let keys = LockKey::open_some(ctx, &names, owner.as_str(), ids.len());
+        let states = keys.iter().map(|key| key.read_to(ReadDepth::Two, now));
+        let states = states.collect();
+        (keys, states)
     };
-    let read = |keys: &[LockKey<'_>]| -> Vec<_> {
-        let keys = keys.iter();
-        keys.map(|key| key.read_to(ReadDepth::Two, now)).collect()
-    };
-    let mut keys = open();
-    let mut states = read(&keys);
+    let (mut keys, mut states) = open();
     if keys.len() < ids.len() {
-        shell::with(|shell| {
-            let first = to_look_at.start;
-            shell.locks.look_at(request, first, &states, now);
-        });
+        let first = to_look_at.start;
+        shell::with(|shell| shell.locks.look_at(request, first, &states, now));
         return Ok(());
     }
     if let Err(error) = may_begin_all(&asking, &keys, &states, now) {
@@ -161,15 +155,16 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
         if shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
             return Err(first.clone());
         }
-        if is_cluster() {
-            // With the keys closed: the probe may delete one whose TTL ends.
+        let accepts = if is_cluster() {
             drop(keys);
-            if !names.iter().all(|name| ctx.probe_write(name.as_str())) {
-                return Err(first.clone());
-            }
-            keys = open();
-            states = read(&keys);
-        } else if !horizon::probe_write(ctx) {
+            let accepts = names.iter().all(|name| ctx.probe_write(name.as_str()));
+            (keys, states) = open();
+            accepts
+        } else {
+            // One key for all: it is none of these.
+            horizon::probe_write(ctx)
+        };
+        if !accepts {
             return Err(first.clone());
         }
     }
@@ -177,9 +172,8 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
         Some(_) => Planned::Grant,
         None => Planned::Nothing,
     };
-    let views: Vec<_> = keys
-        .iter()
-        .zip(states)
+    let of_each = keys.iter().zip(states);
+    let views: Vec<_> = of_each
         .map(|(key, state)| view_for(key, state, &planned, now))
         .collect();
     for asked in asked.into_iter().flatten() {
@@ -189,7 +183,7 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
     let (settled, fx) = decide_all(ids.len(), now, |locks, fx| {
         locks.settle_many(request, &views, now, fx)
     });
-    apply_all_for_event(keys, &fx);
+    apply_for_event(keys, &fx);
     match settled {
         true => Ok(()),
         false => Err(first.clone()),
@@ -214,25 +208,30 @@ fn may_begin_all(
 
 /// Settles one lock. False when a grant is due but may not be made yet, or the server refuses writes at the moment.
 fn settle(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
-    let open = |is_again: bool| {
+    let open = || {
         let mut key = LockKey::open(ctx, name);
         let state = key.read_to_settle(now);
-        (is_again || siblings::siblings_are_here(&key, &state)).then_some((key, state))
+        (key, state)
     };
-    let may_change = |state: &KeyState| {
-        let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), state, now));
-        may_settle(id, changes, now).then_some(changes)
-    };
-    let Some((key, state, changes)) = open_probed(ctx, name, open, may_change) else {
+    let (mut key, mut state) = open();
+    if !siblings::siblings_are_here(&key, &state) {
         return false;
-    };
-    let planned = match changes {
-        true => Planned::Settle,
-        false => Planned::Nothing,
-    };
+    }
+    let changes = shell::with(|shell| shell.locks.may_change(id.as_ref(), &state, now));
+    if !may_settle(id, changes, now) {
+        return false;
+    }
+    let mut planned = Planned::Nothing;
+    if changes {
+        if !close_and_probe(key) {
+            return false;
+        }
+        (key, state) = open();
+        planned = Planned::Settle;
+    }
     let view = view_for(&key, state, &planned, now);
     let ((), fx) = decide(now, |locks, cx| locks.settle(&view, cx));
-    apply_for_event(key, &fx);
+    apply_for_event([key], &[fx]);
     !changes || view.may_grant()
 }
 
@@ -247,52 +246,55 @@ fn may_settle(id: &KeyId, changes: bool, now: Now) -> bool {
 
 /// Settles one semaphore. False as for [`settle`].
 fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
-    let changes = Cell::new(false);
-    let open = |is_again: bool| {
-        let key = SemKey::open(ctx, name).ok()?;
-        let view = match is_again && changes.get() {
+    let Ok(mut key) = SemKey::open(ctx, name) else {
+        return false;
+    };
+    let mut view = key.plain_view(None, now);
+    let (changes, is_gone) = shell::with(|shell| {
+        let shared = &shell.locks.shared;
+        // Absent, it owes nothing to requests without LIMIT; their tickets fail if it is at another node.
+        let is_gone =
+            view.state == SemState::Absent && is_cluster() && shared.waiters.has_tickets(view.key);
+        (Semaphores::may_change(shared, &view, now), is_gone)
+    });
+    if !may_settle(id, changes, now) {
+        return false;
+    }
+    if changes || is_gone {
+        if !close_and_probe(key) {
+            return false;
+        }
+        let Ok(again) = SemKey::open(ctx, name) else {
+            return false;
+        };
+        key = again;
+        view = match changes {
             true => key.minting_view(None, now),
             false => key.plain_view(None, now),
         };
-        Some((key, view))
-    };
-    let may_change = |view: &SemView<'_>| {
-        let is_gone = shell::with(|shell| {
-            let shared = &shell.locks.shared;
-            changes.set(Semaphores::may_change(shared, view, now));
-            // Absent, it owes nothing to requests without LIMIT; their tickets fail if it is at another node.
-            view.state == SemState::Absent && is_cluster() && shared.waiters.has_tickets(view.key)
-        });
-        may_settle(id, changes.get(), now).then_some(changes.get() || is_gone)
-    };
-    let Some((key, view, _)) = open_probed(ctx, name, open, may_change) else {
-        return false;
-    };
+    }
     let ((), fx) = decide(now, |locks, cx| {
         locks.sems.settle(&mut locks.shared, &view, cx);
     });
-    apply_for_event(key, &fx);
-    !changes.get() || view.may_grant == Some(true)
+    apply_for_event([key], &[fx]);
+    !changes || view.may_grant == Some(true)
 }
 
 /// Settles one latch. Nothing is written; the probe is for a key that is absent because its slot moves to another node,
 /// which is no open latch for those who wait.
 fn settle_latch(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
-    let open = |_| {
-        let key = CountKey::open(ctx, name);
-        let state = key.read();
-        Some((key, state))
-    };
-    let opens = |state: &Count| {
-        let waits = shell::with(|shell| shell.locks.shared.waiters.waiting_on(id.as_ref()) > 0);
-        Some(waits && state.is_open(now))
-    };
-    let Some((key, state, _)) = open_probed(ctx, name, open, opens) else {
-        return false;
-    };
+    let mut key = CountKey::open(ctx, name);
+    let waits = shell::with(|shell| shell.locks.shared.waiters.waiting_on(id.as_ref()) > 0);
+    if waits && key.read().is_open(now) {
+        if !close_and_probe(key) {
+            return false;
+        }
+        key = CountKey::open(ctx, name);
+    }
+    let state = key.read();
     let ((), fx) = decide(now, |locks, cx| {
         Latches::settle(&mut locks.shared, id.as_ref(), state, cx);
     });
-    apply_for_event(key, &fx);
+    apply_for_event([key], &[fx]);
     true
 }

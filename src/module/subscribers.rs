@@ -19,6 +19,11 @@ pub fn channel_of(prefix: &str, name: &[u8]) -> OwnedStr {
     OwnedStr::new(&prefixed(prefix, name))
 }
 
+/// The channel on which Redisson's clients wait for a latch of this name.
+pub fn latch_channel(name: &[u8]) -> OwnedStr {
+    OwnedStr::new(&[b"redisson_countdownlatch__channel__{", name, b"}"].concat())
+}
+
 /// Whether the decision about this key depends on subscribers to its channel, and there is one.
 pub fn has_relevant_subscriber(ctx: Ctx<'_>, key: KeyRef<'_>, now: Now) -> bool {
     let wanted = shell::with(|shell| shell.locks.shared.waiters.depends_on_subscribers(key, now));

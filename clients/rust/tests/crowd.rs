@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use redis_lock_client::{Guard, Lock, Released, Server};
 use redis_lock_harness::{wait_for, TestServer};
 
-use crate::order::{connections, joined, waits, Order, Waits};
+use crate::order::{joined, until_connections, waits, Order, Waits};
 
 /// A lease that no test sees end by itself.
 const LEASE: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ async fn ten_thousand_waits_share_two_connections_and_their_order_outlives_the_s
     let server = client(&real);
     let (holder, order, tasks) = crowd(&real, &server, WAITS).await;
     assert_eq!(real.stat("tickets"), WAITS as u64);
-    assert!(connections(&real) <= 2, "{}", connections(&real));
+    until_connections(&real, 2);
     let expected = queue(&real, LISTED);
     assert_eq!(expected.len(), LISTED);
 
@@ -87,7 +87,7 @@ async fn ten_thousand_waits_share_two_connections_and_their_order_outlives_the_s
     println!("{WAITS} grants in {:?}", start.elapsed());
     assert_eq!(order.lock().unwrap()[..LISTED], expected);
     assert_eq!(real.stat("grants"), WAITS as u64 + 1);
-    assert!(connections(&real) <= 2, "{}", connections(&real));
+    until_connections(&real, 2);
     assert_eq!(server.statistics().waiting, 0);
     until_free(&real);
 }

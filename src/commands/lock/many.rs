@@ -9,11 +9,11 @@ use crate::commands::options::{
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
-    change_locks, confirm, end_acquire, end_first, give_up, has_given_up, is_given_up, request,
+    change_locks, end_acquire, end_first, give_up, has_given_up, is_given_up, request,
     view_to_grant,
 };
-use crate::lock::{self, Effect, LockError, Planned, Resource, Token, Wait};
-use crate::module::apply::{apply_all, decide_all};
+use crate::lock::{self, LockError, Planned, Resource, Token, Wait};
+use crate::module::apply::decide_all;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
@@ -74,15 +74,10 @@ impl Command for AcquireMany {
         let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, &request, now, fx)
         });
-        let is_unchanged = !fx.iter().flatten().any(Effect::is_write);
-        end_acquire(
-            ctx,
-            names,
-            (answer, is_unchanged),
-            (Shape::Tokens, request.notify.is_some()),
-            || apply_all(keys, &fx),
-            |got| reply::acquired_all(ctx, got),
-        )
+        let how = (Shape::Tokens, request.notify.is_some());
+        end_acquire(ctx, keys, (answer, &fx), how, |got| {
+            reply::acquired_all(ctx, got);
+        })
     }
 }
 
@@ -159,9 +154,13 @@ fn release_locks(
     }
     let view = |(key, state)| view_for(key, state, &Planned::Release(&request), now);
     let views: Vec<_> = iter::zip(&keys, states).map(view).collect();
-    change_locks(ctx, keys, now, |locks, fx| {
-        locks.release_many(&views, &request, now, fx)
-    })
+    change_locks(
+        ctx,
+        keys,
+        now,
+        |_| false,
+        |locks, fx| locks.release_many(&views, &request, now, fx),
+    )
 }
 
 /// `FINAL`: the owner gives up its acquisitions of these locks up to this number. Returns at how many keys a hold was
@@ -179,6 +178,7 @@ fn give_up_locks(
             ended += usize::from(has_waited);
         }
     }
+    // In one decision, which limits how many timeouts of readers it deletes.
     if let Ok(dropped) = release_locks(ctx, &noted, owner, true) {
         for name in &noted {
             has_given_up(ctx.key_ref(*name), owner);
@@ -227,15 +227,10 @@ impl Command for RenewMany {
         let views = all_of(iter::zip(&keys, states), |(key, state)| {
             view_to_grant(key, state, &Planned::Renew, false, now)
         })?;
-        let mut is_unchanged = false;
-        let renewed = change_locks(ctx, keys, now, |locks, fx| {
-            let renewed = locks.renew_many(&views, &request, now, fx);
-            is_unchanged = !fx.iter().flatten().any(Effect::is_write);
-            renewed
+        let are_held = |renewed: &usize| *renewed > 0;
+        let renewed = change_locks(ctx, keys, now, are_held, |locks, fx| {
+            locks.renew_many(&views, &request, now, fx)
         })?;
-        if is_unchanged && renewed > 0 {
-            confirm(ctx, names);
-        }
         ctx.reply_integer(renewed as i64);
         Ok(())
     }

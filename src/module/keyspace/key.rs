@@ -38,25 +38,10 @@ pub trait Key<'a> {
     }
 }
 
-/// Opens and reads a key for a decision that no command requested. If the decision may write (`may_write`, of what was
-/// read), the key is closed, the server is asked whether it accepts a write, and the key is opened and read again
-/// (`open(true)`). Closed, because the server deletes a key whose TTL is over. Returns whether the server was asked.
-///
-/// `None`: the key cannot be opened, or it may not be decided now, or the server refuses writes at the moment.
-pub fn open_probed<'a, K: Key<'a>, S>(
-    ctx: Ctx<'a>,
-    name: Str<'a>,
-    open: impl Fn(bool) -> Option<(K, S)>,
-    may_write: impl FnOnce(&S) -> Option<bool>,
-) -> Option<(K, S, bool)> {
-    let (key, state) = open(false)?;
-    if !may_write(&state)? {
-        return Some((key, state, false));
-    }
+/// Before a decision that no command requested writes to a key: closes it, and asks the server whether it accepts a
+/// write. Closed, because the server deletes a key whose TTL is over; the caller opens and reads it again.
+pub fn close_and_probe<'a>(key: impl Key<'a>) -> bool {
+    let (ctx, name) = (key.ctx(), key.name());
     drop(key);
-    if !ctx.probe_write(name) && !fault::is_on("alarm-writes-unasked") {
-        return None;
-    }
-    let (key, state) = open(true)?;
-    Some((key, state, true))
+    ctx.probe_write(name) || fault::is_on("alarm-writes-unasked")
 }

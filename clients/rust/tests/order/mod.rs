@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use redis_lock_client::{Lock, Released};
-use redis_lock_harness::TestServer;
+use redis_lock_harness::{wait_for, TestServer};
 use tokio::task::JoinHandle;
 
 /// The owners that were granted the lock, in their order.
@@ -24,10 +24,17 @@ pub fn waits(lock: &Lock, count: usize, order: &Order) -> Waits {
     (0..count).map(wait).collect()
 }
 
-/// Connections other than the one that asks.
+/// Connections other than the one that asks. The server may still count one that was closed just before.
 pub fn connections(real: &TestServer) -> u64 {
     let count = real.info_field("clients", "connected_clients");
     count.parse::<u64>().unwrap() - 1
+}
+
+/// Waits until no more than that many are open.
+pub fn until_connections(real: &TestServer, most: u64) {
+    wait_for(&format!("at most {most} connections"), || {
+        connections(real) <= most
+    });
 }
 
 pub async fn joined(waits: Waits) {
