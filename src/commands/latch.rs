@@ -2,18 +2,18 @@
 
 use crate::commands::options::{optional, required, Options, BLOCK, CONDITION, KEY};
 use crate::commands::parser::{Parser, Word};
-use crate::commands::skeleton::{change_key, end_waits, may_create, request, wait};
-use crate::lock::{self, permits_of, Answer, Count, Latches, LockError};
+use crate::commands::skeleton::{change_key, end_acquire, may_create, request, How};
+use crate::lock::{self, permits_of, Count, Latches, LockError};
 use crate::module::acl;
+use crate::module::apply::decide;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
-use crate::module::entry::parked;
 use crate::module::ffi::ctx::{is_out_of_memory, Ctx};
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::count_key::CountKey;
 use crate::module::keyspace::key::Key;
 use crate::module::keyspace::sem_key;
-use crate::module::reply::{self, Got};
+use crate::module::reply;
 use crate::module::state::shell::Shape;
 
 /// Closes a latch for a number of counts; 0 opens it. Replies that number, or nil when `NX` or `XX` excludes it.
@@ -125,7 +125,6 @@ impl Command for Wait {
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, options) = Parser::of::<Wait>(words).key_only()?;
         let request = request(ctx, &[name], b"", &options)?;
-        let is_ticket = request.notify.is_some();
         let key = CountKey::open_read(ctx, name);
         let (now, id, state) = (ctx.now(), key.id(), key.read());
         if state != Count::Absent {
@@ -136,27 +135,14 @@ impl Command for Wait {
         if request.wait != lock::Wait::No && is_closed && is_out_of_memory() {
             return Err(LockError::OutOfMemory);
         }
-        drop(key);
-        let waited = end_waits(ctx, now, |locks, cx| {
-            locks
-                .latches
-                .wait(&mut locks.shared, id, state, &request, cx)
+        let (answer, fx) = decide(now, |locks, cx| {
+            let (latches, shared) = (&mut locks.latches, &mut locks.shared);
+            latches.wait(shared, id, state, &request, cx)
         });
-        match waited? {
-            Answer::Granted(()) => ctx.reply_integer(1),
-            Answer::Refused => ctx.reply_integer(0),
-            Answer::Waits(id) => {
-                if !is_ticket {
-                    parked::expect(id, Shape::Latch);
-                }
-                match wait::<()>(ctx, &[name], id, is_ticket)? {
-                    Some(Got::Queued) => reply::queued(ctx),
-                    Some(_) => ctx.reply_integer(0),
-                    None => {}
-                }
-            }
-        }
-        Ok(())
+        let how = How::of(Shape::Latch, &request);
+        end_acquire(ctx, [key], (answer, &[fx]), how, |got| {
+            reply::is_open(ctx, got);
+        })
     }
 }
 

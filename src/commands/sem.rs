@@ -8,7 +8,7 @@ use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
 use crate::commands::skeleton::{
     acquire, change_confirmed, change_key, end_first, give_up, has_given_up, is_given_up,
-    may_create, request,
+    may_create, request, How,
 };
 use crate::lock::{
     permits_of, KeyRef, LockError, Now, Permits, Resource, SemState, SemView, NO_END_MS,
@@ -99,7 +99,7 @@ impl Command for Acquire {
             return Ok(());
         }
         let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::minting_view)?;
-        let how = (Shape::Token, request.notify.is_some());
+        let how = How::of(Shape::Token, &request);
         acquire(ctx, key, how, now, |locks, cx| {
             locks.sems.acquire(&mut locks.shared, &view, &request, cx)
         })

@@ -5,13 +5,13 @@
 //!
 //! | Function | For a command that | Used by |
 //! |---|---|---|
-//! | [`acquire`], [`end_acquire`] | may wait | `LOCK.ACQUIRE`, `SEM.ACQUIRE`; `LOCK.MACQUIRE` |
+//! | [`acquire`], [`end_acquire`] | may wait | `LOCK.ACQUIRE`, `SEM.ACQUIRE`; `LOCK.MACQUIRE`, `LATCH.WAIT` |
 //! | [`change_key`] | changes one key | `RELEASE`, `LOCK.BREAK`, `SEM.RENEW`, `LATCH.*` |
 //! | [`change_confirmed`] | may succeed without a write | `LOCK.RENEW`, `LOCK.BREAK ... TO`, `SEM.SET` |
 //! | [`change_locks`] | changes several locks | `LOCK.MRELEASE`, `LOCK.MRENEW` |
 //! | [`end_waits`] | ends waits, and writes nothing | `FINAL`, `LOCK.BREAK ... PURGE` |
 //!
-//! The others are the steps before: [`request`], [`is_given_up`], [`end_first`], [`view_to_grant`].
+//! The others are the steps before: [`request`], [`is_given_up`], [`end_first`], [`open_lock`], [`view_to_grant`].
 
 use smallvec::SmallVec;
 
@@ -132,7 +132,7 @@ pub fn end_waits<T>(
 ///
 /// # Errors
 /// [`LockError::Internal`] when the request was given up meanwhile.
-pub fn wait<T>(
+fn wait<T>(
     ctx: Ctx<'_>,
     keys: &[Str<'_>],
     id: WaiterId,
@@ -149,6 +149,21 @@ pub fn wait<T>(
     })
 }
 
+/// How a request that may wait is answered.
+#[derive(Clone, Copy)]
+pub struct How {
+    shape: Shape,
+    is_ticket: bool,
+}
+
+impl How {
+    /// With a reply of this shape.
+    pub fn of(shape: Shape, request: &Acquire<'_>) -> How {
+        let is_ticket = request.notify.is_some();
+        How { shape, is_ticket }
+    }
+}
+
 /// The last steps of an acquire of one key: decides, applies the effects, rearms, and replies or blocks the client.
 ///
 /// # Errors
@@ -157,14 +172,14 @@ pub fn wait<T>(
 pub fn acquire<'a>(
     ctx: Ctx<'a>,
     key: impl Key<'a>,
-    how: (Shape, bool),
+    how: How,
     now: Now,
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<Answer, LockError>,
 ) -> Result<(), LockError> {
     let name = key.name();
     let (answer, fx) = decide(now, decision);
     end_acquire(ctx, [key], (answer, &[fx]), how, |got| {
-        reply::acquired(ctx, name, how.0, got, now);
+        reply::acquired(ctx, name, how.shape, got, now);
     })
 }
 
@@ -178,19 +193,22 @@ pub fn end_acquire<'a, K: Key<'a>, T>(
     ctx: Ctx<'a>,
     mut keys: impl AsMut<[K]>,
     (answer, fx): (Result<Answer<T>, LockError>, &[Effects]),
-    (shape, is_ticket): (Shape, bool),
+    how: How,
     reply: impl FnOnce(Got<T>),
 ) -> Result<(), LockError> {
-    let new = NewWaiter::expect(ctx, &answer, shape, is_ticket);
+    let new = NewWaiter::expect(ctx, &answer, how);
     let names: SmallVec<[Str<'a>; 1]> = keys.as_mut().iter().map(K::name).collect();
     apply(keys, fx)?;
     new.finish();
     alarm::rearm(ctx);
     let got = match answer? {
-        Answer::Waits(id) => wait(ctx, &names, id, is_ticket)?,
+        Answer::Waits(id) => wait(ctx, &names, id, how.is_ticket)?,
         Answer::Refused => Some(Got::Nothing),
         Answer::Granted(granted) => {
-            confirm_unless_written(ctx, names.first().copied(), fx);
+            // To find a latch open is no grant.
+            if how.shape != Shape::Latch {
+                confirm_unless_written(ctx, names.first().copied(), fx);
+            }
             Some(Got::Granted(granted))
         }
     };
@@ -245,22 +263,16 @@ struct NewWaiter<'a> {
 }
 
 impl<'a> NewWaiter<'a> {
-    /// Notes that the calling client will be blocked for this request, with a reply of this shape, unless it is a
-    /// ticket.
-    fn expect<T>(
-        ctx: Ctx<'a>,
-        answer: &Result<Answer<T>, LockError>,
-        shape: Shape,
-        is_ticket: bool,
-    ) -> NewWaiter<'a> {
+    /// Notes that the calling client will be blocked for this request, unless it is a ticket.
+    fn expect<T>(ctx: Ctx<'a>, answer: &Result<Answer<T>, LockError>, how: How) -> NewWaiter<'a> {
         let waiter = match answer {
             Ok(Answer::Waits(id)) => Some(*id),
             _ => None,
         };
-        if let Some(id) = waiter.filter(|_| !is_ticket) {
-            parked::expect(id, shape);
+        if let Some(id) = waiter.filter(|_| !how.is_ticket) {
+            parked::expect(id, how.shape);
         }
-        let ticket = waiter.filter(|_| is_ticket);
+        let ticket = waiter.filter(|_| how.is_ticket);
         NewWaiter { ctx, ticket }
     }
 
@@ -352,6 +364,25 @@ pub fn view_to_grant<'a>(
             Err(LockError::MayNotWriteCounter)
         }
     }
+}
+
+/// Opens a lock for a command of this owner, and reads it. The owner's holds of connections that have ended are
+/// released first.
+///
+/// # Errors
+/// Those of `read`.
+#[inline]
+pub fn open_lock<'a>(
+    ctx: Ctx<'a>,
+    name: Str<'a>,
+    owner: Str<'a>,
+    read: impl FnOnce(&mut LockKey<'a>, Now) -> Result<KeyState, LockError>,
+) -> Result<(LockKey<'a>, KeyState, Now), LockError> {
+    end_first(ctx, Resource::Lock, name, owner);
+    let mut key = LockKey::open_for(ctx, name, owner);
+    let now = ctx.now();
+    let state = read(&mut key, now)?;
+    Ok((key, state, now))
 }
 
 /// Before a command of this owner: releases its holds whose connection has ended.

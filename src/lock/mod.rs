@@ -139,7 +139,7 @@ pub use shared::Shared;
 pub use slot::{is_braced, permits_of, prefixed, slot_of, slot_tags};
 pub use state::{
     is_held, is_marked, may_be_of_a_lock, note_field, parse_counter, parse_decimal, parse_integer,
-    HashReader, Hold, KeyState, OwnerId, Text, LONGEST_NUMBER, MAX_NOTE, TOKEN_FIELD,
+    HashReader, Hold, Holder, KeyState, OwnerId, Text, LONGEST_NUMBER, MAX_NOTE, TOKEN_FIELD,
 };
 pub use state::{Fence, View, HORIZON_DB};
 pub use stats::Histogram;

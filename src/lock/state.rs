@@ -10,9 +10,9 @@
 //!
 //! With `lock.string-holders yes` a string with a TTL is a hold too, as most other lock libraries write it.
 
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 
-use crate::lock::{Domain, KeyRef, LockError, Name, Now, ReadWrite, Token};
+use crate::lock::{Domain, KeyRef, LockError, Mode, Name, Now, ReadWrite, Token};
 
 /// The reserved hash field that holds the fencing token of the current grant.
 pub const TOKEN_FIELD: &[u8] = b"#token";
@@ -54,6 +54,20 @@ pub const MAX_HOLD_COUNT: u32 = i32::MAX as u32;
 
 /// The name of an owner, of any bytes. A name as Redisson makes it (`uuid:thread`) needs no allocation.
 pub type OwnerId = SmallVec<[u8; 48]>;
+
+/// A holder of a lock of any mode.
+pub struct Holder<'s> {
+    /// The mode of its hold.
+    pub mode: Mode,
+    /// Who holds; empty for a string.
+    pub owner: &'s [u8],
+    /// How many holds it has.
+    pub count: u32,
+    /// The fencing token of the grant, if the key has one.
+    pub token: Option<Token>,
+    /// The end of its lease, in milliseconds of the wall clock; `None`: no end.
+    pub deadline_ms: Option<i64>,
+}
 
 /// A hold as the hash states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,6 +153,42 @@ impl KeyState {
                 Some(hold)
             }
             _ => None,
+        }
+    }
+
+    /// The holders. A writer that also holds READ is one, as the writer; of the readers those that were read.
+    pub fn holders(&self, now: Now) -> SmallVec<[Holder<'_>; 1]> {
+        let KeyState::ReadWrite(lock) = self else {
+            let holder = self.hold(now).map(|hold| Holder {
+                mode: Mode::Exclusive,
+                owner: &hold.owner,
+                count: hold.count,
+                token: hold.token,
+                deadline_ms: hold.deadline_ms,
+            });
+            return holder.into_iter().collect();
+        };
+        let token = lock.token(now);
+        let of = |mode, (owner, count), deadline_ms| Holder {
+            mode,
+            owner,
+            count,
+            token,
+            deadline_ms,
+        };
+        match lock.writer(now) {
+            Some(writer) => {
+                let hold = (&writer.owner[..], writer.count);
+                smallvec![of(Mode::Write, hold, lock.deadline_ms)]
+            }
+            None => {
+                let readers = lock.readers(now);
+                let readers = readers.map(|reader| {
+                    let hold = (&reader.owner[..], reader.count);
+                    of(Mode::Read, hold, lock.end_of(reader))
+                });
+                readers.collect()
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Replies that commands and parked clients share.
 
-use crate::lock::{KeyState, Now, Ticket, Token};
+use crate::lock::{Now, Ticket, Token};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
 use crate::module::keyspace::key::Key;
@@ -49,6 +49,15 @@ pub fn acquired_all(ctx: Ctx<'_>, got: Got<impl AsRef<[Token]>>) {
     }
 }
 
+/// The reply of a wait for a latch: whether it is open, or `QUEUED`.
+pub fn is_open(ctx: Ctx<'_>, got: Got<()>) {
+    match got {
+        Got::Granted(()) => ctx.reply_integer(1),
+        Got::Nothing => ctx.reply_integer(0),
+        Got::Queued => queued(ctx),
+    }
+}
+
 fn token_or_queued(ctx: Ctx<'_>, got: Got<Token>) {
     match got {
         Got::Granted(granted) => token(ctx, granted),
@@ -74,21 +83,24 @@ pub fn ticket(ctx: Ctx<'_>, ticket: Option<&Ticket>) {
 }
 
 /// The reply to a request that waits as a ticket.
-pub fn queued(ctx: Ctx<'_>) {
+fn queued(ctx: Ctx<'_>) {
     ctx.reply_status(c"QUEUED");
 }
 
-/// The rest of the reply of `WITHHOLDER`: `holder | nil, hold count, remaining ms`. `now` is the time of the decision:
+/// The rest of the reply of `WITHHOLDER`: `holder | nil, hold count, remaining ms`; of several readers, the one whose
+/// lease ends last. `now` is the time of the decision:
 /// at a later time the lease of the holder that excludes the request could be over. Without a holder the count is 0 and
 /// the remaining time -2; without a TTL the time is -1 (as `PTTL`).
 fn with_holder(key: &LockKey<'_>, now: Now) {
     let ctx = key.ctx();
     let state = key.read();
-    match holder(&state, now) {
-        Some((owner, count, deadline_ms)) => {
-            ctx.reply_bytes(owner);
-            ctx.reply_integer(count.into());
-            ctx.reply_integer(deadline_ms.map_or(-1, |end| end - now.wall_ms));
+    let holders = state.holders(now).into_iter();
+    match holders.max_by_key(|holder| holder.deadline_ms.unwrap_or(i64::MAX)) {
+        Some(holder) => {
+            ctx.reply_bytes(holder.owner);
+            ctx.reply_integer(holder.count.into());
+            let end_ms = holder.deadline_ms;
+            ctx.reply_integer(end_ms.map_or(-1, |end| end - now.wall_ms));
         }
         None => {
             ctx.reply_nil();
@@ -96,17 +108,4 @@ fn with_holder(key: &LockKey<'_>, now: Now) {
             ctx.reply_integer(-2);
         }
     }
-}
-
-/// The holder with its hold count and the end of its lease; of several readers, the one whose lease ends last.
-fn holder(state: &KeyState, now: Now) -> Option<(&[u8], u32, Option<i64>)> {
-    let KeyState::ReadWrite(lock) = state else {
-        let hold = state.hold(now)?;
-        return Some((&hold.owner, hold.count, hold.deadline_ms));
-    };
-    if let Some(writer) = lock.writer(now) {
-        return Some((&writer.owner, writer.count, lock.deadline_ms));
-    }
-    let last = lock.readers(now).max_by_key(|reader| reader.until_ms)?;
-    Some((&last.owner, last.count, lock.end_of(last)))
 }

@@ -155,16 +155,15 @@ fn settle_many(ctx: Ctx<'_>, request: WaiterId, now: Now) -> Result<(), KeyId> {
         if shell::with(|shell| shell.locks.shared.startup_delay.is_on(now)) {
             return Err(first.clone());
         }
-        let accepts = if is_cluster() {
+        if is_cluster() {
+            // Closed, as for `close_and_probe`.
             drop(keys);
-            let accepts = names.iter().all(|name| ctx.probe_write(name.as_str()));
+            if !names.iter().all(|name| ctx.probe_write(name.as_str())) {
+                return Err(first.clone());
+            }
             (keys, states) = open();
-            accepts
-        } else {
-            // One key for all: it is none of these.
-            horizon::probe_write(ctx)
-        };
-        if !accepts {
+        } else if !horizon::probe_write(ctx) {
+            // The horizon is none of these keys: they stay open.
             return Err(first.clone());
         }
     }

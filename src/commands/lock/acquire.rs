@@ -5,13 +5,12 @@ use crate::commands::options::{
     BLOCK, KEY, LEASE_OR_SESSION, MODE, NOTE, ONCE, OWNER, SEQ, WITHHOLDER,
 };
 use crate::commands::parser::Parser;
-use crate::commands::skeleton::{acquire, end_first, is_given_up, request, view_to_grant};
-use crate::lock::{LockError, Planned, Resource, Wait};
+use crate::commands::skeleton::{acquire, is_given_up, open_lock, request, view_to_grant, How};
+use crate::lock::{LockError, Planned, Wait};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
 use crate::module::ffi::strings::Str;
-use crate::module::keyspace::lock_key::LockKey;
 use crate::module::reply::{self, Got};
 use crate::module::state::shell::Shape;
 
@@ -50,14 +49,13 @@ impl Command for Acquire {
             reply::acquired(ctx, name, shape, Got::Nothing, ctx.now());
             return Ok(());
         }
-        end_first(ctx, Resource::Lock, name, owner);
-        let mut key = LockKey::open_for(ctx, name, owner);
-        key.keep(siblings);
-        let now = ctx.now();
-        let state = read_write::read_to_acquire(&mut key, &request, now)?;
+        let (key, state, now) = open_lock(ctx, name, owner, |key, now| {
+            key.keep(siblings);
+            read_write::read_to_acquire(key, &request, now)
+        })?;
         let (planned, waits) = (Planned::Acquire(&request), request.wait != Wait::No);
         let view = view_to_grant(&key, state, &planned, waits, now)?;
-        let how = (shape, request.notify.is_some());
+        let how = How::of(shape, &request);
         acquire(ctx, key, how, now, |locks, cx| {
             locks.acquire(&view, &request, cx)
         })

@@ -4,7 +4,7 @@ use crate::commands::lock::read_write;
 use crate::commands::options::{KEY, WAITERS};
 use crate::commands::parser::Parser;
 use crate::commands::queue::Queue;
-use crate::lock::{BoundRef, KeyState, LockError, Mode, Now, Token};
+use crate::lock::{BoundRef, Holder, KeyState, LockError, Mode, Now};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::Str;
@@ -44,13 +44,14 @@ impl Command for Info {
         let state = key.read();
         read_write::may_read(ctx, name, &state)?;
         let queue = Queue::of(key.id(), now, list);
-        let (mode, holders) = holders_of(&state, now);
+        let holders = state.holders(now);
         let has_more = matches!(&state, KeyState::ReadWrite(lock)
             if !lock.is_whole && lock.writer.is_none() && !lock.is_over(now));
         if holders.is_empty() && queue.waiters == 0 && !has_more {
             ctx.reply_nil();
             return Ok(());
         }
+        let mode = holders.first().map(|first| first.mode);
         let mode = mode.or(has_more.then_some(Mode::Read)).or(queue.mode);
         let mode = match holders.first() {
             Some(string) if string.owner.is_empty() => "string",
@@ -72,54 +73,6 @@ impl Command for Info {
         queue.reply(ctx, list > 0);
         Ok(())
     }
-}
-
-/// A hold, read from the key.
-struct Holder<'s> {
-    mode: Mode,
-    owner: &'s [u8],
-    count: u32,
-    token: Option<Token>,
-    deadline_ms: Option<i64>,
-}
-
-/// The holders, and the mode of the lock. A writer that also holds READ is listed as the writer.
-fn holders_of(state: &KeyState, now: Now) -> (Option<Mode>, Vec<Holder<'_>>) {
-    let KeyState::ReadWrite(lock) = state else {
-        let holder = state.hold(now).map(|hold| Holder {
-            mode: Mode::Exclusive,
-            owner: &hold.owner,
-            count: hold.count,
-            token: hold.token,
-            deadline_ms: hold.deadline_ms,
-        });
-        return (
-            holder.as_ref().map(|h| h.mode),
-            holder.into_iter().collect(),
-        );
-    };
-    let token = lock.token(now);
-    if let Some(writer) = lock.writer(now) {
-        let holder = Holder {
-            mode: Mode::Write,
-            owner: &writer.owner,
-            count: writer.count,
-            token,
-            deadline_ms: lock.deadline_ms,
-        };
-        return (Some(Mode::Write), vec![holder]);
-    }
-    let holders: Vec<_> = lock
-        .readers(now)
-        .map(|reader| Holder {
-            mode: Mode::Read,
-            owner: &reader.owner,
-            count: reader.count,
-            token,
-            deadline_ms: lock.end_of(reader),
-        })
-        .collect();
-    (holders.first().map(|first| first.mode), holders)
 }
 
 fn reply_holder(ctx: Ctx<'_>, lock: &LockKey<'_>, hold: &Holder<'_>, now: Now) {

@@ -10,7 +10,7 @@ use crate::commands::options::{
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{
     change_locks, end_acquire, end_first, give_up, has_given_up, is_given_up, request,
-    view_to_grant,
+    view_to_grant, How,
 };
 use crate::lock::{self, LockError, Planned, Resource, Token, Wait};
 use crate::module::apply::decide_all;
@@ -74,7 +74,7 @@ impl Command for AcquireMany {
         let (answer, fx) = decide_all(keys.len(), now, |locks, fx| {
             locks.acquire_many(&views, &request, now, fx)
         });
-        let how = (Shape::Tokens, request.notify.is_some());
+        let how = How::of(Shape::Tokens, &request);
         end_acquire(ctx, keys, (answer, &fx), how, |got| {
             reply::acquired_all(ctx, got);
         })

@@ -6,10 +6,10 @@ use crate::commands::options::{
 };
 use crate::commands::parser::{syntax, Parser, Word};
 use crate::commands::skeleton::{
-    change_confirmed, change_key, end_first, end_waits, give_up, has_given_up, is_given_up,
+    change_confirmed, change_key, end_waits, give_up, has_given_up, is_given_up, open_lock,
     request, view_to_grant,
 };
-use crate::lock::{self, Answer, LockError, Mode, Now, Planned, Released, Resource};
+use crate::lock::{self, Answer, LockError, Mode, Now, Planned, Released};
 use crate::module::acl;
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
@@ -67,10 +67,9 @@ fn release(
     owner: Str<'_>,
     request: lock::Release<'_>,
 ) -> Result<Released, LockError> {
-    end_first(ctx, Resource::Lock, name, owner);
-    let key = LockKey::open_for(ctx, name, owner);
-    let now = ctx.now();
-    let state = read_write::read_to_release(&key, owner, request.mode, now)?;
+    let (key, state, now) = open_lock(ctx, name, owner, |key, now| {
+        read_write::read_to_release(key, owner, request.mode, now)
+    })?;
     let view = view_for(&key, state, &Planned::Release(&request), now);
     change_key(ctx, key, now, |locks, cx| {
         locks.release(&view, &request, cx)
@@ -142,10 +141,9 @@ impl Command for Renew {
             token: options.token,
             note: options.note_text(),
         };
-        end_first(ctx, Resource::Lock, name, owner);
-        let key = LockKey::open_for(ctx, name, owner);
-        let now = ctx.now();
-        let state = read_write::read_to_renew(&key, owner, &request, now)?;
+        let (key, state, now) = open_lock(ctx, name, owner, |key, now| {
+            read_write::read_to_renew(key, owner, &request, now)
+        })?;
         let view = view_to_grant(&key, state, &Planned::Renew, false, now)?;
         let is_held = |renewed: &bool| *renewed;
         let renewed = change_confirmed(ctx, key, now, is_held, |locks, cx| {
@@ -244,10 +242,9 @@ fn break_to(
     if is_given_up(ctx, [ctx.key_ref(name)], owner, options.seq) {
         return Ok(0);
     }
-    end_first(ctx, Resource::Lock, name, owner);
-    let mut key = LockKey::open_for(ctx, name, owner);
-    let now = ctx.now();
-    let state = read_write::read_to_acquire(&mut key, &request, now)?;
+    let (key, state, now) = open_lock(ctx, name, owner, |key, now| {
+        read_write::read_to_acquire(key, &request, now)
+    })?;
     let view = view_to_grant(&key, state, &Planned::Grant, false, now)?;
     let is_held = |answer: &Answer| matches!(answer, Answer::Granted(_));
     let answer = change_confirmed(ctx, key, now, is_held, |locks, cx| {

@@ -116,7 +116,8 @@ fn reply(parked: Parked, ctx: Ctx<'_>, key: Str<'_>) {
             return reply::acquired_all(ctx, tokens.into());
         }
         _ if parked.shape == Shape::Latch => {
-            return ctx.reply_integer((parked.outcome == Some(Outcome::Open)).into())
+            let is_open = parked.outcome == Some(Outcome::Open);
+            return reply::is_open(ctx, is_open.then_some(()).into());
         }
         Some(Outcome::Granted(token)) => Some(token),
         Some(Outcome::Nil | Outcome::Open | Outcome::GrantedAll(_)) | None => None,
