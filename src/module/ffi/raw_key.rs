@@ -67,12 +67,6 @@ impl<'a> RawKey<'a> {
         })
     }
 
-    /// Opens a key of the selected database to read and write.
-    #[inline]
-    pub(crate) fn open_to_write(ctx: Ctx<'a>, name: Str<'_>) -> Option<RawKey<'a>> {
-        RawKey::open(ctx, name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
-    }
-
     /// The pointer, for calls into the server. It is valid until the key is dropped.
     #[inline]
     pub(crate) fn as_ptr(&self) -> *mut raw::RedisModuleKey {

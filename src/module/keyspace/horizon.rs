@@ -15,8 +15,8 @@ use crate::module::ffi::fault;
 use crate::module::ffi::log;
 use crate::module::ffi::raw_key::{RawKey, NO_TRACE};
 use crate::module::ffi::strings::{OwnedStr, Str};
-use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::string_key::StringKey;
 use crate::module::state::constants::is_cluster;
 use crate::module::state::shell;
 
@@ -54,8 +54,9 @@ pub fn may_mint(ctx: Ctx<'_>, domain: Domain, is_there: bool) -> bool {
 /// Whether the key of the horizon exists, so that it can be stored anew. (`write_horizon` checks its type.)
 fn horizon_exists(ctx: Ctx<'_>, domain: Domain) -> bool {
     let name = horizon_name(domain);
-    let kind = in_horizon_db(ctx, || LockKey::open(ctx, name.as_str()).kind());
-    kind != raw::REDISMODULE_KEYTYPE_EMPTY
+    in_horizon_db(ctx, || {
+        !StringKey::open_to_write(ctx, name.as_str()).is_absent()
+    })
 }
 
 /// In a cluster: reads the horizon of the slot, before every token, because it moves with its slot. False when it must
@@ -115,18 +116,10 @@ fn learn(ctx: Ctx<'_>, domain: Domain, stored: u64) {
 
 /// The horizon that is stored under this name, 0 without one; `None` when the key is no string.
 fn read_horizon(ctx: Ctx<'_>, name: Str<'_>) -> Option<u64> {
-    let stored = read_number(ctx, name, parse_decimal);
-    let is_foreign = stored.is_none() && !may_hold_number(ctx, name);
+    let key = StringKey::open_to_write(ctx, name);
+    let (stored, is_foreign) = (key.with_text(parse_decimal), key.is_foreign());
     shell::with(|shell| shell.locks.shared.tokens.set_foreign(is_foreign));
-    (!is_foreign).then_some(stored.unwrap_or(0))
-}
-
-/// Whether a key is a string or absent.
-fn may_hold_number(ctx: Ctx<'_>, name: Str<'_>) -> bool {
-    matches!(
-        LockKey::open(ctx, name).kind(),
-        raw::REDISMODULE_KEYTYPE_EMPTY | raw::REDISMODULE_KEYTYPE_STRING
-    )
+    (!is_foreign).then_some(stored.flatten().unwrap_or(0))
 }
 
 /// Outside a cluster, after `SWAPDB` of the horizon's database: the horizon is in the other database now. If it was not
@@ -177,7 +170,7 @@ pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
             if !shell::with(|shell| shell.locks.shared.tokens.is_uncovered(domain)) {
                 continue;
             }
-        } else if !may_hold_number(ctx, name.as_str()) {
+        } else if StringKey::open_to_write(ctx, name.as_str()).is_foreign() {
             // Foreign data stays; as long as it does, no token is minted.
             continue;
         }
@@ -210,10 +203,12 @@ pub fn write_horizon(
     replication: Replication<'_>,
 ) -> Written {
     let name = horizon_name(domain);
-    let name = name.as_str();
-    let written = in_horizon_db(ctx, || match may_hold_number(ctx, name) {
-        true => write_number(ctx, name, horizon, replication),
-        false => Err(FOREIGN_HORIZON),
+    let written = in_horizon_db(ctx, || {
+        let mut key = StringKey::open_to_write(ctx, name.as_str());
+        match key.is_foreign() {
+            true => Err(FOREIGN_HORIZON),
+            false => key.set(&OwnedStr::of_number(horizon), replication),
+        }
     });
     if written.is_err() {
         shell::with(|shell| shell.locks.shared.tokens.doubt(domain));
@@ -232,7 +227,10 @@ pub fn write_counter(
     replication: Replication<'_>,
 ) -> Written {
     match counter_name(lock.bytes()) {
-        Some(name) => write_number(ctx, name.as_str(), token.get(), replication),
+        Some(name) => {
+            let mut key = StringKey::open_to_write(ctx, name.as_str());
+            key.set(&OwnedStr::of_number(token.get()), replication)
+        }
         None => Ok(()),
     }
 }
@@ -277,17 +275,7 @@ fn read_number(
     name: Str<'_>,
     parse: impl FnOnce(&[u8]) -> Option<u64>,
 ) -> Option<u64> {
-    RawKey::open_to_write(ctx, name)?.with_string(parse)?
-}
-
-fn write_number(ctx: Ctx<'_>, name: Str<'_>, number: u64, replication: Replication<'_>) -> Written {
-    let value = OwnedStr::of_number(number);
-    let mut key = RawKey::open_to_write(ctx, name).ok_or(Refused("RedisModule_OpenKey"))?;
-    key.set_string(value.as_str())?;
-    drop(key);
-    ctx.signal_modified(name);
-    replication.set(name, value.as_str());
-    Ok(())
+    StringKey::open_to_write(ctx, name).with_text(parse)?
 }
 
 /// The name of a lock's counter. `None` when it is in another slot, as for a name with braces but no hash tag: such a

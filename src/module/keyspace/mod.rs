@@ -10,3 +10,4 @@ pub(crate) mod rw_read;
 mod rw_write;
 pub mod sem_key;
 pub mod siblings;
+pub mod string_key;

@@ -12,7 +12,8 @@ use crate::module::ffi::raw_key::{Fields, RawKey};
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
-use crate::module::keyspace::siblings::{Sibling, SiblingKind};
+use crate::module::keyspace::siblings::SiblingKind;
+use crate::module::keyspace::string_key::StringKey;
 
 /// A hash with so few fields is read for a stranger too, to see whether it is a lock.
 const FEW_FIELDS: usize = 16;
@@ -303,11 +304,11 @@ impl<'a> Reading<'a> {
 
     /// The end of a timeout in milliseconds of the wall clock: 0 without one, `i64::MAX` for one without a TTL.
     fn end_of(&self, name: Str<'_>) -> i64 {
-        let key = Sibling::open(self.key.ctx(), name, self.key.mode());
+        let key = StringKey::open(self.key.ctx(), name, self.key.mode());
         if !key.has(SiblingKind::Timeout) {
             return 0;
         }
-        key.deadline().unwrap_or(i64::MAX)
+        key.end_ms().unwrap_or(i64::MAX)
     }
 }
 
@@ -322,8 +323,8 @@ fn read_token_record(key: &LockKey<'_>) -> Option<TokenRecord> {
     if is_braced(key.name().bytes()) {
         return None;
     }
-    let sibling = Sibling::open(key.ctx(), key.token_name(), key.mode());
-    let deadline_ms = sibling.deadline();
+    let sibling = StringKey::open(key.ctx(), key.token_name(), key.mode());
+    let deadline_ms = sibling.end_ms();
     let token_record = sibling.with_text(|value| TokenRecord::parse(value, deadline_ms))??;
     // The server may not have deleted it yet although its TTL is over.
     let now_ms = key.ctx().now().wall_ms;

@@ -8,7 +8,8 @@ use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
 use crate::module::keyspace::rw_read::numbers;
-use crate::module::keyspace::siblings::{Sibling, SiblingKind, TIMEOUT};
+use crate::module::keyspace::siblings::{SiblingKind, TIMEOUT};
+use crate::module::keyspace::string_key::StringKey;
 
 /// Makes one change.
 ///
@@ -45,17 +46,17 @@ pub(crate) fn write(
         }
         RwWrite::TokenRecord(token_record) => {
             let value = (&token_record.value()[..], SiblingKind::Token);
-            let mut sibling = Sibling::open_to_write(ctx, key.token_name());
+            let mut sibling = StringKey::open_to_write(ctx, key.token_name());
             sibling.put(value, token_record.deadline_ms, replication)
         }
         RwWrite::TokenRecordLease(end_ms) => {
-            let mut sibling = Sibling::open_to_write(ctx, key.token_name());
+            let mut sibling = StringKey::open_to_write(ctx, key.token_name());
             match sibling.has(SiblingKind::Token) {
                 true => sibling.expire_at(*end_ms, replication),
                 false => Ok(()),
             }
         }
-        RwWrite::DropTokenRecord => Sibling::open_to_write(ctx, key.token_name())
+        RwWrite::DropTokenRecord => StringKey::open_to_write(ctx, key.token_name())
             .delete_own(SiblingKind::Token, replication),
     }
 }
@@ -72,7 +73,7 @@ fn set_timeouts(
         numbers((from, to), key.most_renewed(owner)).try_for_each(|number| {
             names.with(number, |name| {
                 let value = (TIMEOUT, SiblingKind::Timeout);
-                Sibling::open_to_write(ctx, name).put(value, Some(end_ms), replication)
+                StringKey::open_to_write(ctx, name).put(value, Some(end_ms), replication)
             })
         })
     })
@@ -89,7 +90,7 @@ fn drop_timeouts(
     key.with_timeouts(owner, |names| {
         numbers((from, to), key.most_timeouts(owner)).try_for_each(|number| {
             names.with(number, |name| {
-                Sibling::open_to_write(ctx, name).delete_own(SiblingKind::Timeout, replication)
+                StringKey::open_to_write(ctx, name).delete_own(SiblingKind::Timeout, replication)
             })
         })
     })

@@ -14,14 +14,14 @@ use crate::lock::{
     any_with_same_timeouts, is_read_write, slot_of, timeout_name, timeout_prefix, token_name,
     KeyState, LockError, Mode, Now, TokenRecord, MODE_FIELD,
 };
-use crate::module::ffi::api::{Refused, Written};
+use crate::module::ffi::api::Written;
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
-use crate::module::ffi::raw_key::RawKey;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication::Replication;
+use crate::module::keyspace::string_key::StringKey;
 use crate::module::state::constants::is_cluster;
 
 /// The names of one owner's timeouts at one lock: that of the first hold, from which the others are made.
@@ -91,45 +91,15 @@ pub(crate) const TIMEOUT: &[u8] = b"1";
 /// # Errors
 /// [`LockError::SiblingForeign`].
 fn may_use(ctx: Ctx<'_>, name: Str<'_>, what: SiblingKind) -> Result<(), LockError> {
-    let sibling = Sibling::open_to_write(ctx, name);
+    let sibling = StringKey::open_to_write(ctx, name);
     match sibling.is_absent() || sibling.has(what) {
         true => Ok(()),
         false => Err(LockError::SiblingForeign),
     }
 }
 
-/// A sibling key, open.
-pub(crate) struct Sibling<'a> {
-    ctx: Ctx<'a>,
-    name: Str<'a>,
-    /// `None` for an absent key that was opened to read.
-    raw: Option<RawKey<'a>>,
-}
-
-impl<'a> Sibling<'a> {
-    pub(crate) fn open(ctx: Ctx<'a>, name: Str<'a>, mode: u32) -> Sibling<'a> {
-        let raw = RawKey::open(ctx, name, mode);
-        Sibling { ctx, name, raw }
-    }
-
-    pub(crate) fn open_to_write(ctx: Ctx<'a>, name: Str<'a>) -> Sibling<'a> {
-        let raw = RawKey::open_to_write(ctx, name);
-        Sibling { ctx, name, raw }
-    }
-
-    pub(crate) fn is_absent(&self) -> bool {
-        self.raw.as_ref().is_none_or(RawKey::is_empty)
-    }
-
-    pub(crate) fn deadline(&self) -> Option<i64> {
-        self.raw.as_ref()?.end_ms()
-    }
-
-    /// The open key, to change it. A key that was opened to write always has a handle.
-    fn open_key(&mut self) -> Result<&mut RawKey<'a>, Refused> {
-        self.raw.as_mut().ok_or(Refused("RedisModule_OpenKey"))
-    }
-
+/// As a sibling key.
+impl StringKey<'_> {
     /// Whether the key exists and has a value of this kind.
     pub(crate) fn has(&self, what: SiblingKind) -> bool {
         let fits = self.with_text(|value| match what {
@@ -137,11 +107,6 @@ impl<'a> Sibling<'a> {
             SiblingKind::Token => TokenRecord::parse(value, None).is_some(),
         });
         fits == Some(true)
-    }
-
-    /// The result of the body for the key's string; `None` for another type.
-    pub(crate) fn with_text<T>(&self, body: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        self.raw.as_ref()?.with_string(body)
     }
 
     /// Sets the value and the end, but leaves foreign data, which was written during the hold (`may_begin` has checked
@@ -156,38 +121,14 @@ impl<'a> Sibling<'a> {
         if is_there && !self.has(what) {
             return Ok(());
         }
-        if let (true, SiblingKind::Timeout, Some(deadline_ms)) = (is_there, what, deadline_ms) {
+        match deadline_ms {
             // All timeouts have the same value: only the end is new. If the server refuses it, the old end stays.
-            return self.expire_at(deadline_ms, replication);
+            Some(end_ms) if is_there && what == SiblingKind::Timeout => {
+                self.expire_at(end_ms, replication)
+            }
+            Some(end_ms) => self.set_until(&OwnedStr::new(value), end_ms, replication),
+            None => self.set(&OwnedStr::new(value), replication),
         }
-        let value = OwnedStr::new(value);
-        let Some(deadline_ms) = deadline_ms else {
-            return self.set(&value, replication);
-        };
-        let put = self
-            .open_key()?
-            .set_string_until(value.as_str(), deadline_ms);
-        self.changed();
-        match put {
-            Ok(()) => replication.set_until(self.name, value.as_str(), deadline_ms),
-            Err(_) if self.is_absent() => replication.del(self.name),
-            Err(_) => {}
-        }
-        put
-    }
-
-    pub(crate) fn set(&mut self, value: &OwnedStr, replication: Replication<'_>) -> Written {
-        self.open_key()?.set_string(value.as_str())?;
-        self.changed();
-        replication.set(self.name, value.as_str());
-        Ok(())
-    }
-
-    pub(crate) fn expire_at(&mut self, deadline_ms: i64, replication: Replication<'_>) -> Written {
-        self.open_key()?.expire_at(deadline_ms)?;
-        self.changed();
-        replication.pexpireat(self.name, deadline_ms);
-        Ok(())
     }
 
     /// Deletes the key, unless it holds foreign data.
@@ -200,18 +141,6 @@ impl<'a> Sibling<'a> {
             true => self.delete(replication),
             false => Ok(()),
         }
-    }
-
-    pub(crate) fn delete(&mut self, replication: Replication<'_>) -> Written {
-        self.open_key()?.delete()?;
-        self.changed();
-        replication.del(self.name);
-        Ok(())
-    }
-
-    /// Marks the key as changed.
-    pub(crate) fn changed(&self) {
-        self.ctx.signal_modified(self.name);
     }
 }
 
