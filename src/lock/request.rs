@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::wait::request::WaiterId;
+use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::ticket::Notify;
 use crate::lock::{Lease, Mode, Now, Token};
 
@@ -53,6 +53,30 @@ pub struct Acquire<'a> {
     pub client: u64,
     /// The user, of a request that may wait or asks for a session.
     pub user: UserId,
+}
+
+impl<'a> Acquire<'a> {
+    /// A request that has waited, with its note, as what is granted to it.
+    pub(crate) fn of_waiter(
+        owner: &'a [u8],
+        waiter: &Waiter,
+        note: Option<&'a [u8]>,
+    ) -> Acquire<'a> {
+        Acquire {
+            owner,
+            mode: waiter.mode,
+            lease: waiter.lease,
+            names_lease: false,
+            session: waiter.session,
+            once: false,
+            note,
+            limit: None,
+            wait: Wait::ForEver,
+            notify: None,
+            client: waiter.client,
+            user: waiter.user,
+        }
+    }
 }
 
 /// The result of an acquire: of one key with a token, of several with the token of each.

@@ -9,11 +9,11 @@ use crate::lock::name::Resource;
 use crate::lock::request::Acquire;
 use crate::lock::session::bindings::{BoundRef, Sessions, ToBind};
 use crate::lock::time::StartupDelay;
-use crate::lock::token::Tokens;
+use crate::lock::token::{NoToken, Tokens};
 use crate::lock::wait::limits::Used;
 use crate::lock::wait::request::{Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{Cx, KeyRef, LockError, Now, UserId};
+use crate::lock::{Cx, Domain, Effect, KeyRef, LockError, Now, Token, UserId};
 
 /// What all kinds of resource share.
 #[derive(Debug, Default)]
@@ -120,6 +120,22 @@ impl Shared {
         let waiter = self.waiter(id, req, cx.now);
         self.waiters.enqueue(&keys, owner, &waiter, &former, cx);
         Ok(id)
+    }
+
+    /// A new token of this domain, above the two numbers in the data of its key.
+    #[inline]
+    pub(crate) fn mint(
+        &mut self,
+        domain: Domain,
+        (seen, counter): (u64, u64),
+        cx: &mut Cx<'_>,
+    ) -> Result<Token, NoToken> {
+        let now_us = cx.now.wall_us();
+        let minted = self.tokens.mint(domain, seen, counter, now_us)?;
+        let horizon = minted.horizon;
+        cx.effects
+            .extend(horizon.map(|horizon| Effect::Horizon(domain, horizon)));
+        Ok(minted.token)
     }
 
     /// The request is granted without a wait: its owner knows of its earlier grants, and its former wait has ended.

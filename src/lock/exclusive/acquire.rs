@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Effect, Effects, Event, KeyWrite};
-use crate::lock::grant::Grantee;
 use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
@@ -74,7 +73,7 @@ impl Locks {
             }
             return Ok(answer);
         }
-        let granted = self.grant_in(view, Cow::Borrowed(&view.state), &Grantee::of(req), cx)?;
+        let granted = self.grant_in(view, Cow::Borrowed(&view.state), req, cx)?;
         self.shared.granted_at_once(view.key, req, cx.now);
         self.shared.waiters.withdraw(view.key, req.owner);
         Ok(Answer::Granted(granted.token))

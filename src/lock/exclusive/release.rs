@@ -2,7 +2,7 @@
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Event, KeyWrite};
-use crate::lock::grant::{free, Grantee, HandedOff};
+use crate::lock::grant::{free, HandedOff};
 use crate::lock::locks::Locks;
 use crate::lock::request::{Acquire, Answer, Break, Release, Released, Renew};
 use crate::lock::session::bindings::BoundRef;
@@ -178,7 +178,7 @@ impl Locks {
             cx.notify(Event::Break);
         }
         self.shared.waiters.schedule_settle_others(view.key);
-        let granted = self.grant_alone(view, token, &Grantee::of(req), cx);
+        let granted = self.grant_alone(view, token, req, cx);
         cx.publish_if_shorter(&view.state, granted.deadline_ms);
         self.shared.granted_at_once(view.key, req, cx.now);
         let waiters = &mut self.shared.waiters;

@@ -17,58 +17,11 @@ use crate::lock::request::Acquire;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::View;
 use crate::lock::token::NoToken;
-use crate::lock::wait::request::{PlaceId, Waiter};
-use crate::lock::{
-    Hold, KeyRef, KeyState, Lease, LockError, Mode, Now, OwnerId, RwWrite, Token, UserId,
-};
+use crate::lock::wait::request::PlaceId;
+use crate::lock::{Hold, KeyRef, KeyState, LockError, Mode, Now, OwnerId, RwWrite, Token};
 
 pub(crate) mod in_flight;
 pub(crate) mod tracked;
-
-/// The owner that gets a grant, and the terms.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grantee<'a> {
-    pub owner: &'a [u8],
-    pub mode: Mode,
-    /// Ignored for a session, which has its own lease.
-    pub lease: Lease,
-    pub session: bool,
-    /// Whether the request names its lease: then a re-entry ends the binding.
-    pub names_lease: bool,
-    pub client: u64,
-    pub user: UserId,
-    pub note: Option<&'a [u8]>,
-}
-
-impl<'a> Grantee<'a> {
-    /// The owner and the terms of an acquire.
-    pub fn of(req: &Acquire<'a>) -> Grantee<'a> {
-        Grantee {
-            owner: req.owner,
-            mode: req.mode,
-            lease: req.lease,
-            session: req.session,
-            names_lease: req.names_lease,
-            client: req.client,
-            user: req.user,
-            note: req.note,
-        }
-    }
-
-    /// The owner and the terms of a request that has waited.
-    pub fn of_waiter(owner: &'a [u8], waiter: &Waiter, note: Option<&'a [u8]>) -> Grantee<'a> {
-        Grantee {
-            owner,
-            mode: waiter.mode,
-            lease: waiter.lease,
-            session: waiter.session,
-            names_lease: false,
-            client: waiter.client,
-            user: waiter.user,
-            note,
-        }
-    }
-}
 
 /// A grant that was made.
 #[derive(Debug)]
@@ -87,12 +40,12 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         rest: Cow<'_, KeyState>,
-        to: &Grantee<'_>,
+        to: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Granted, LockError> {
         self.shared.waiters.schedule_settle_others(view.key);
         if to.mode != Mode::Exclusive {
-            let entered = self.enter(view, rest, (to, false), cx)?;
+            let entered = self.enter(view, rest, to, cx)?;
             self.shared.waiters.windows.end_unused(view.key);
             return Ok(Granted {
                 token: entered.token,
@@ -111,7 +64,7 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         token: Token,
-        to: &Grantee<'_>,
+        to: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Granted {
         self.shared.waiters.windows.end_unused(view.key);
@@ -141,7 +94,7 @@ impl Locks {
     pub(crate) fn track(
         &mut self,
         key: KeyRef<'_>,
-        to: &Grantee<'_>,
+        to: &Acquire<'_>,
         (token, deadline_ms): (Token, i64),
         cx: &mut Cx<'_>,
     ) {
@@ -173,20 +126,11 @@ impl Locks {
 
     pub(crate) fn mint(&mut self, view: &View<'_>, cx: &mut Cx<'_>) -> Result<Token, LockError> {
         let (seen, counter) = self.token_floor(view)?;
-        let now_us = cx.now.wall_us();
-        let minted = self
-            .shared
-            .tokens
-            .mint(view.domain, seen, counter.unwrap_or(0), now_us);
-        let minted = minted.map_err(|why| self.refuse_token(view.key, why))?;
-        cx.effects.extend(
-            minted
-                .horizon
-                .map(|horizon| Effect::Horizon(view.domain, horizon)),
-        );
-        cx.effects
-            .extend(counter.map(|_| Effect::Counter(minted.token)));
-        Ok(minted.token)
+        let floor = (seen, counter.unwrap_or(0));
+        let minted = self.shared.mint(view.domain, floor, cx);
+        let token = minted.map_err(|why| self.refuse_token(view.key, why))?;
+        cx.effects.extend(counter.map(|_| Effect::Counter(token)));
+        Ok(token)
     }
 
     /// The numbers that a new token of this key exceeds: the token that is stored there, and Redisson's counter.
@@ -325,8 +269,8 @@ impl Locks {
         let key = waiters.id_of(view.key);
         let (owner, waiter) = waiters.take(place)?;
         self.announce_untracked(view, cx);
-        let grantee = Grantee::of_waiter(&owner, &waiter, note.as_deref());
-        let granted = match self.grant_in(view, rest, &grantee, cx) {
+        let to = Acquire::of_waiter(&owner, &waiter, note.as_deref());
+        let granted = match self.grant_in(view, rest, &to, cx) {
             Ok(granted) => granted,
             Err(error) => {
                 self.shared.waiters.fail(Some(waiter), &error, cx);

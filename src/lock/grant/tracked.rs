@@ -9,10 +9,9 @@
 
 use std::rc::Rc;
 
-use crate::lock::grant::Grantee;
 use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
 use crate::lock::table::{give_back, step_below};
-use crate::lock::{KeyId, KeyRef, Mode, Now, Resource, Token};
+use crate::lock::{Acquire, KeyId, KeyRef, Mode, Now, Resource, Token};
 
 /// A grant is not tracked if the names in its entry (of the key, and in some tables of the owner) have more bytes than
 /// this together: so the number of tracked grants bounds their memory.
@@ -120,7 +119,7 @@ impl TrackedGrants {
     pub fn track(
         &mut self,
         key: KeyRef<'_>,
-        to: &Grantee<'_>,
+        to: &Acquire<'_>,
         (token, deadline_ms): (Token, i64),
         (max, now): (usize, Now),
     ) -> u64 {

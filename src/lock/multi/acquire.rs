@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::lock::compatibility::{compatibility, Compatibility};
 use crate::lock::effect::{Cx, Effects};
-use crate::lock::grant::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
@@ -200,8 +199,7 @@ impl Locks {
                     Compatibility::Mine(hold) => (self.reenter(view, hold, again, cx)?, false),
                     Compatibility::Blocked => return Err(LockError::Internal),
                     Compatibility::Free => {
-                        let to = Grantee::of(req);
-                        let granted = self.grant_in(view, Cow::Borrowed(&view.state), &to, cx)?;
+                        let granted = self.grant_in(view, Cow::Borrowed(&view.state), req, cx)?;
                         if let Some(KeyState::ReadWrite(lock)) = &granted.after {
                             self.note_ends(view.key, lock, now);
                         } else {
@@ -214,9 +212,8 @@ impl Locks {
                         let lock = view.state.held_for_reading_or_writing(now);
                         let is_again = lock
                             .is_some_and(|lock| lock.count_of(req.mode, req.owner, now).is_some());
-                        let to = Grantee::of(if is_again { again } else { req });
-                        let entered =
-                            self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
+                        let to = if is_again { again } else { req };
+                        let entered = self.enter(view, Cow::Borrowed(&view.state), to, cx)?;
                         self.note_ends(view.key, &entered.lock, now);
                         (entered.token, entered.is_fresh)
                     }

@@ -7,7 +7,7 @@ use crate::lock::effect::{Cx, Effects, Outcome};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::locks::Locks;
 use crate::lock::multi::acquire::{tokens_of, Obstacle};
-use crate::lock::request::{Acquire, Wait};
+use crate::lock::request::Acquire;
 use crate::lock::state::View;
 use crate::lock::wait::hearing::Asked;
 use crate::lock::wait::request::{Look, PlaceId, ReentryTerms, Waiter, WaiterId};
@@ -87,7 +87,12 @@ impl Locks {
             return true;
         };
         let (owner, waiter) = (Rc::<[u8]>::from(owner), waiter.clone());
-        let req = as_acquire(&owner, &waiter, self.shared.waiters.reentry_terms(request));
+        let ReentryTerms { once, names_lease } = self.shared.waiters.reentry_terms(request);
+        let req = Acquire {
+            once,
+            names_lease,
+            ..Acquire::of_waiter(&owner, &waiter, None)
+        };
         if !self.all_are_free(&waiter, views, &req, now, fx) {
             return true;
         }
@@ -221,23 +226,5 @@ impl Locks {
             return false;
         }
         all_free && self.shared.waiters.is_waiting(waiter.id)
-    }
-}
-
-/// A waiting request as an acquire.
-fn as_acquire<'a>(owner: &'a [u8], waiter: &Waiter, again: ReentryTerms) -> Acquire<'a> {
-    Acquire {
-        owner,
-        mode: waiter.mode,
-        lease: waiter.lease,
-        names_lease: again.names_lease,
-        session: waiter.session,
-        once: again.once,
-        note: None,
-        limit: None,
-        wait: Wait::ForEver,
-        notify: None,
-        client: waiter.client,
-        user: waiter.user,
     }
 }

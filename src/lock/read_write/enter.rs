@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use crate::lock::effect::Cx;
-use crate::lock::grant::Grantee;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::change::{write, RwWrite};
 use crate::lock::read_write::state::ReadWrite;
@@ -66,8 +65,7 @@ impl Locks {
                 _ => self.wait_or_refuse(view, req, cx),
             };
         }
-        let to = Grantee::of(req);
-        let entered = self.enter(view, Cow::Borrowed(&view.state), (&to, req.once), cx)?;
+        let entered = self.enter(view, Cow::Borrowed(&view.state), req, cx)?;
         self.shared.granted_at_once(view.key, req, cx.now);
         let older = self
             .shared
@@ -83,14 +81,14 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         rest: Cow<'_, KeyState>,
-        (to, once): (&Grantee<'_>, bool),
+        to: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Entered, LockError> {
         let Some(mut lock) = take_held(rest, cx.now) else {
             return self.begin(view, to, cx);
         };
         let holds = lock.count_of(to.mode, to.owner, cx.now);
-        if !once {
+        if !to.once {
             lock.may_count_one_more((to.mode, view.key.name, to.owner), cx.now)?;
         }
         let former = lock.token(cx.now);
@@ -116,7 +114,7 @@ impl Locks {
             .deadline(cx.now);
         let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
         self.prune(view.key, &mut lock, cx);
-        lock.add_hold((to.mode, to.owner), (holds, once), end_ms, cx);
+        lock.add_hold((to.mode, to.owner), (holds, to.once), end_ms, cx);
         match known {
             Some(_) => lock.share_token_record(known, cx),
             None => lock.set_token_record((since.unwrap_or(token), token), end_ms, cx),
@@ -150,7 +148,7 @@ impl Locks {
         &self,
         view: &View<'_>,
         lock: &ReadWrite,
-        to: &Grantee<'_>,
+        to: &Acquire<'_>,
         token: Token,
         now: Now,
     ) -> bool {
@@ -166,7 +164,7 @@ impl Locks {
     fn begin(
         &mut self,
         view: &View<'_>,
-        to: &Grantee<'_>,
+        to: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Entered, LockError> {
         let token = self.mint(view, cx)?;
@@ -195,7 +193,7 @@ impl Locks {
     }
 
     /// A re-entry never shortens a lease.
-    fn extend_tracked(&mut self, key: KeyRef<'_>, to: &Grantee<'_>, end_ms: i64) {
+    fn extend_tracked(&mut self, key: KeyRef<'_>, to: &Acquire<'_>, end_ms: i64) {
         match to.mode {
             Mode::Read => {
                 let known = self.tracked.of(key, to.owner);
@@ -212,7 +210,7 @@ impl Locks {
         &mut self,
         view: &View<'_>,
         lock: &ReadWrite,
-        to: &Grantee<'_>,
+        to: &Acquire<'_>,
         cx: &mut Cx<'_>,
     ) {
         if to.mode == Mode::Read {

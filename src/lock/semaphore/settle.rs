@@ -8,12 +8,12 @@ use std::num::NonZeroU32;
 
 use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantInFlight;
-use crate::lock::semaphore::state::{grants_at_once, PermitDraft, Permits, SemState, SemView};
+use crate::lock::semaphore::state::{grants_at_once, PermitDraft, SemState, SemView};
 use crate::lock::semaphore::Semaphores;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
 use crate::lock::wait::waiters::Waiters;
-use crate::lock::{KeyRef, LockError, Now};
+use crate::lock::{KeyRef, Now};
 
 impl Semaphores {
     /// Whether settling a semaphore in this state may write.
@@ -24,8 +24,9 @@ impl Semaphores {
             SemState::Absent => shared.waiters.limit(view.key).is_some(),
             SemState::There(there) => {
                 let waited = shared.waiters.waiting_on(view.key) > 0;
+                let left_free = i64::from(shared.waiters.windows.is_open(view.key, now));
                 let draft = PermitDraft::open(Some(there));
-                (waited && Semaphores::is_grantable(&shared.waiters, view.key, &draft, now))
+                (waited && draft.has_more_than(left_free))
                     || draft.owes_many()
                     || shared
                         .in_flight
@@ -38,61 +39,45 @@ impl Semaphores {
     /// Settles a semaphore: called when a permit has expired or a key was changed by other means. Without a cause it
     /// changes nothing.
     pub fn settle(&mut self, shared: &mut Shared, view: &SemView<'_>, cx: &mut Cx<'_>) {
-        let there = match self.permits_there(shared, view) {
-            Ok(there) => there,
+        let key = view.key;
+        let undone = shared.in_flight.take_undone(key).unwrap_or_default();
+        let mut decision = match self.decide(shared, view, cx) {
+            Ok(decision) => decision,
             Err(error) => {
-                shared.waiters.fail_all(view.key, &error, cx);
-                None
+                shared.waiters.fail_all(key, &error, cx);
+                return shared.waiters.set_lease(key, None);
             }
         };
-        let mut draft = PermitDraft::open(there);
-        if draft.owes_many() && view.may_grant == Some(true) {
-            draft.reclaim_owed();
-            if draft.owes() {
+        if decision.draft.owes_many() && view.may_grant == Some(true) {
+            decision.draft.reclaim_owed();
+            if decision.draft.owes() {
                 // As many as were read are taken back; the next step reads others.
-                shared.waiters.schedule_settle_id(view.key.to_id());
+                let waiters = &mut decision.shared.waiters;
+                waiters.schedule_settle_id(key.to_id());
             }
         }
         let is_there = is_there(view);
-        for grant in shared.in_flight.take_undone(view.key).unwrap_or_default() {
-            if there.is_none() || !is_there(&grant) {
-                continue;
+        for grant in undone.iter().filter(|grant| is_there(grant)) {
+            if decision.there.is_none() {
+                break;
             }
-            draft.give_back(&grant.owner);
-            let known = self.tracked.remove_of(view.key, &grant.owner);
-            self.stats.grants_undone += u64::from(known.is_some());
+            decision.draft.give_back(&grant.owner);
+            let known = decision.sems.tracked.remove_of(key, &grant.owner);
+            decision.sems.stats.grants_undone += u64::from(known.is_some());
             let place = (grant.seq, grant.since_ms);
-            shared
-                .waiters
-                .restore(&grant.key, &grant.owner, place, cx.now);
+            let (waiters, now) = (&mut decision.shared.waiters, decision.cx.now);
+            waiters.restore(&grant.key, &grant.owner, place, now);
         }
         if view.state == SemState::Absent {
-            draft.make(shared.waiters.limit(view.key));
+            let limit = decision.shared.waiters.limit(key);
+            decision.draft.make(limit);
         }
-        self.hand_off_permits(shared, view, &mut draft, cx);
+        decision.hand_off();
         // While no permit may be granted, the timer postpones the key.
-        if Semaphores::grants_now(shared, view, cx.now)
-            && Semaphores::is_grantable(&shared.waiters, view.key, &draft, cx.now)
-        {
-            shared.waiters.schedule_settle(view.key);
+        if decision.grants_now() && decision.is_grantable() {
+            decision.shared.waiters.schedule_settle(key);
         }
-        self.write_down(shared, view, draft, cx);
-    }
-
-    /// The permits of the semaphore. If it does not exist, the recorded permits of this server are gone.
-    pub(super) fn permits_there<'v>(
-        &mut self,
-        shared: &mut Shared,
-        view: &'v SemView<'_>,
-    ) -> Result<Option<&'v Permits>, LockError> {
-        let there = view.permits();
-        match there {
-            // The permit that a window leaves free was taken.
-            Ok(Some(permits)) if permits.free <= 0 => shared.waiters.windows.end_taken(view.key),
-            Ok(Some(_)) => {}
-            _ => self.lose(view.key),
-        }
-        there
+        decision.write_down();
     }
 }
 
@@ -125,12 +110,14 @@ impl Semaphores {
         id: &[u8],
         cx: &mut Cx<'_>,
     ) {
-        if view.held_until(cx.now).is_none() {
+        let now = cx.now;
+        if view.held_until(now).is_none() {
             return shared.sessions.lose(BoundRef::permit(view.key, id));
         }
-        let there = view.permits().ok().flatten();
-        let known = self.take_back(shared, view, there, id, cx);
-        self.stats.grants_session_ended += self.count_hold(known, cx.now);
+        if let Ok(decision) = self.decide(shared, view, cx) {
+            let known = decision.take_back(id);
+            self.stats.grants_session_ended += self.count_hold(known, now);
+        }
     }
 
     /// Renews the lease of a bound permit, and never shortens it.
@@ -141,15 +128,16 @@ impl Semaphores {
         id: &[u8],
         cx: &mut Cx<'_>,
     ) {
-        let Some(end_ms) = view.held_until(cx.now) else {
-            return shared.sessions.lose(BoundRef::permit(view.key, id));
+        let (what, now) = (BoundRef::permit(view.key, id), cx.now);
+        let Some(end_ms) = view.held_until(now) else {
+            return shared.sessions.lose(what);
         };
-        let wanted = shared.sessions.lease().deadline(cx.now);
-        let mut draft = PermitDraft::open(view.permits().ok().flatten());
-        self.extend_permit(view.key, &mut draft, id, (end_ms, wanted));
+        let wanted = shared.sessions.lease().deadline(now);
         shared.sessions.stats.session_renewals += 1;
-        let now = cx.now;
-        shared.sessions.renewed(BoundRef::permit(view.key, id), now);
-        self.finish(shared, view, draft, cx);
+        shared.sessions.renewed(what, now);
+        if let Ok(mut decision) = self.decide(shared, view, cx) {
+            decision.extend(id, (end_ms, wanted));
+            decision.finish();
+        }
     }
 }

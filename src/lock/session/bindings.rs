@@ -25,7 +25,6 @@ use std::rc::Rc;
 use indexmap::{Equivalent, IndexMap};
 
 use crate::lock::grant::tracked::LONGEST_TRACKED;
-use crate::lock::grant::Grantee;
 use crate::lock::name::Secret;
 use crate::lock::session::renewals::{Moments, Number, Renewals};
 use crate::lock::stats::counters;
@@ -220,7 +219,7 @@ impl Sessions {
     }
 
     /// A first hold was granted: binds it, or ends the binding of a former one.
-    pub(crate) fn granted(&mut self, what: BoundRef<'_>, to: &Grantee<'_>, token: Token, now: Now) {
+    pub(crate) fn granted(&mut self, what: BoundRef<'_>, to: &Acquire<'_>, token: Token, now: Now) {
         match to.session {
             true => self.bind(what, (to.client, to.user), token, now),
             false => drop(self.unbind(what)),
