@@ -58,10 +58,7 @@ impl Locks {
         };
         if let Some(undone) = &undone {
             self.stats.grants_undone += u64::from(self.tracked.remove(view.key).is_some());
-            let place = (undone.seq, undone.since_ms);
-            self.shared
-                .waiters
-                .restore(&undone.key, &undone.owner, place, cx.now);
+            self.shared.waiters.restore(undone, cx.now);
         } else if self
             .shared
             .waiters

@@ -144,27 +144,27 @@ impl Shared {
         self.waiters.granted_at_once(key, req.owner, req.mode, now);
     }
 
-    /// A waiter, which has left its queue, was granted this. The grant is in flight until the reply is written.
-    pub(crate) fn handed_off(&mut self, waiter: &Waiter, grant: GrantInFlight, cx: &mut Cx<'_>) {
-        self.note_granted(waiter, cx.now);
-        self.waiters.windows.count_hand_off(grant.key.as_ref());
-        let granted = Outcome::Granted(grant.token);
-        self.in_flight.put(waiter.id, grant);
-        self.tell_granted(waiter, granted, cx);
-    }
-
-    /// Tells a request that it is granted. The message of a ticket is delivered in this event.
-    pub(crate) fn tell_granted(&mut self, waiter: &Waiter, granted: Outcome, cx: &mut Cx<'_>) {
+    /// A waiter, which has left its queues, was granted this. While the grants are in flight, until the reply is written,
+    /// it is the request that its connection waits for. The message of a ticket is delivered in this event.
+    pub(crate) fn handed_off(
+        &mut self,
+        waiter: &Waiter,
+        grants: impl IntoIterator<Item = GrantInFlight>,
+        granted: Outcome,
+        cx: &mut Cx<'_>,
+    ) {
+        self.sessions.waits(waiter);
+        self.waiters.count_wait(waiter, cx.now);
+        for grant in grants {
+            if grant.reentry.is_none() {
+                self.waiters.windows.count_hand_off(grant.key.as_ref());
+            }
+            self.in_flight.put(waiter.id, grant);
+        }
         cx.answer(waiter, granted);
         if waiter.ticket.is_some() {
             self.delivered(waiter.id);
         }
-    }
-
-    /// Counts a granted request. While its grant is in flight, it is the request that its connection waits for.
-    pub(crate) fn note_granted(&mut self, waiter: &Waiter, now: Now) {
-        self.sessions.waits(waiter);
-        self.waiters.count_wait(waiter, now);
     }
 
     /// The waiter for this request.

@@ -48,7 +48,7 @@ impl Locks {
         self.shared
             .sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, req.owner));
-        let ended = self.end_tracked(view, hold, cx);
+        let ended = self.end_tracked(view, hold.token, cx);
         self.stats.grants_released += self.count_hold(ended, cx.now);
         self.end_hold(view, Event::Release, cx);
         Ok(Released::Freed)
@@ -142,7 +142,7 @@ impl Locks {
         self.shared
             .sessions
             .unbind(BoundRef::lock(Mode::Exclusive, view.key, &hold.owner));
-        let ended = self.end_tracked(view, hold, cx);
+        let ended = self.end_tracked(view, hold.token, cx);
         self.stats.grants_broken += u64::from(ended.is_some());
     }
 

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
+use crate::lock::effect::{Cx, Effect, Event, KeyWrite, Outcome};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
@@ -18,7 +18,7 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::View;
 use crate::lock::token::NoToken;
 use crate::lock::wait::request::PlaceId;
-use crate::lock::{Hold, KeyRef, KeyState, LockError, Mode, Now, OwnerId, RwWrite, Token};
+use crate::lock::{KeyRef, KeyState, LockError, Mode, Now, OwnerId, ReadWrite, RwWrite, Token};
 
 pub(crate) mod in_flight;
 pub(crate) mod tracked;
@@ -30,8 +30,8 @@ pub(crate) struct Granted {
     pub deadline_ms: i64,
     /// Whether this is the first hold of its owner, not a re-entry.
     pub is_fresh: bool,
-    /// The content of the key after the grant, if other waiters may still be compatible with it.
-    pub after: Option<KeyState>,
+    /// The read-write lock after the grant: other waiters may still be compatible with it.
+    pub lock: Option<ReadWrite>,
 }
 
 impl Locks {
@@ -45,14 +45,9 @@ impl Locks {
     ) -> Result<Granted, LockError> {
         self.shared.waiters.schedule_settle_others(view.key);
         if to.mode != Mode::Exclusive {
-            let entered = self.enter(view, rest, to, cx)?;
+            let granted = self.enter(view, rest, to, cx)?;
             self.shared.waiters.windows.end_unused(view.key);
-            return Ok(Granted {
-                token: entered.token,
-                deadline_ms: entered.end_ms,
-                is_fresh: entered.is_fresh,
-                after: Some(KeyState::ReadWrite(Box::new(entered.lock))),
-            });
+            return Ok(granted);
         }
         let token = self.mint(view, cx)?;
         Ok(self.grant_alone(view, token, to, cx))
@@ -86,7 +81,7 @@ impl Locks {
             token,
             deadline_ms,
             is_fresh: true,
-            after: None,
+            lock: None,
         }
     }
 
@@ -239,11 +234,11 @@ impl Locks {
                 break;
             };
             result = HandedOff::Granted;
-            after = granted.after;
-            if after.is_none() {
+            let Some(lock) = granted.lock else {
                 cx.publish_if_shorter(&view.state, granted.deadline_ms);
                 return result;
-            }
+            };
+            after = Some(KeyState::ReadWrite(Box::new(lock)));
         }
         if let Some(KeyState::ReadWrite(lock)) = &after {
             if let Some(end_ms) = lock.deadline_ms {
@@ -279,7 +274,7 @@ impl Locks {
                 return None;
             }
         };
-        if granted.after.is_none() {
+        if granted.lock.is_none() {
             let (owner, end_ms) = (owner.clone(), granted.deadline_ms);
             self.shared.waiters.set_holder(view.key, owner, end_ms);
         }
@@ -292,21 +287,27 @@ impl Locks {
             reentry,
             ..GrantInFlight::of((key, place), (&owner, &waiter), granted.token)
         };
-        self.shared.handed_off(&waiter, in_flight, cx);
+        let outcome = Outcome::Granted(granted.token);
+        self.shared.handed_off(&waiter, [in_flight], outcome, cx);
         Some(granted)
     }
 }
 
 impl Locks {
-    /// The present hold ends now, by its owner or an operator. Returns its grant if that was tracked.
+    /// The exclusive or WRITE hold with this token ends now, by its owner or an operator. Returns its grant if that was
+    /// tracked.
     pub(crate) fn end_tracked(
         &mut self,
         view: &View<'_>,
-        hold: &Hold,
+        token: Option<Token>,
         cx: &mut Cx<'_>,
     ) -> Option<TrackedGrant> {
-        if self.tracked(view.key, hold.token).is_none() {
-            self.untrack_stale(view, cx);
+        if self.tracked(view.key, token).is_none() {
+            match &view.state {
+                // Its readers may hold it.
+                KeyState::ReadWrite(_) => self.untrack_stale_single(view, cx),
+                _ => self.untrack_stale(view, cx),
+            }
             return None;
         }
         self.tracked.remove(view.key)

@@ -11,7 +11,7 @@ use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::state::{is_held, View};
 use crate::lock::wait::request::ReentryTerms;
-use crate::lock::{KeyState, LockError, Now, Resource, Token};
+use crate::lock::{LockError, Now, Resource, Token};
 
 /// The most keys of one request.
 pub const MAX_KEYS: usize = 1_024;
@@ -72,10 +72,7 @@ impl Locks {
         }
         let entered = self.enter_all(views, (req, req), now, fx)?;
         for ((view, (_, is_fresh)), fx) in views.iter().zip(&entered).zip(fx.iter_mut()) {
-            self.shared.in_flight.claim(view.key, req.owner);
-            self.shared
-                .waiters
-                .granted_at_once(view.key, req.owner, req.mode, now);
+            self.shared.granted_at_once(view.key, req, now);
             // A reader may have waited to upgrade.
             let older = is_fresh.then(|| self.shared.waiters.withdraw(view.key, req.owner));
             let cx = &mut Cx::new(now, fx);
@@ -198,24 +195,19 @@ impl Locks {
                 match compatibility(&view.state, req.mode, req.owner, now)? {
                     Compatibility::Mine(hold) => (self.reenter(view, hold, again, cx)?, false),
                     Compatibility::Blocked => return Err(LockError::Internal),
-                    Compatibility::Free => {
-                        let granted = self.grant_in(view, Cow::Borrowed(&view.state), req, cx)?;
-                        if let Some(KeyState::ReadWrite(lock)) = &granted.after {
+                    Compatibility::Free | Compatibility::Within => {
+                        let lock = view.state.held_for_reading_or_writing(now);
+                        let is_again = lock
+                            .is_some_and(|lock| lock.count_of(req.mode, req.owner, now).is_some());
+                        let to = if is_again { again } else { req };
+                        let granted = self.grant_in(view, Cow::Borrowed(&view.state), to, cx)?;
+                        if let Some(lock) = &granted.lock {
                             self.note_ends(view.key, lock, now);
                         } else {
                             let (owner, end_ms) = (req.owner.into(), granted.deadline_ms);
                             self.shared.waiters.set_holder(view.key, owner, end_ms);
                         }
                         (granted.token, granted.is_fresh)
-                    }
-                    Compatibility::Within => {
-                        let lock = view.state.held_for_reading_or_writing(now);
-                        let is_again = lock
-                            .is_some_and(|lock| lock.count_of(req.mode, req.owner, now).is_some());
-                        let to = if is_again { again } else { req };
-                        let entered = self.enter(view, Cow::Borrowed(&view.state), to, cx)?;
-                        self.note_ends(view.key, &entered.lock, now);
-                        (entered.token, entered.is_fresh)
                     }
                 },
             );

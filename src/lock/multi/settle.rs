@@ -11,7 +11,7 @@ use crate::lock::request::Acquire;
 use crate::lock::state::View;
 use crate::lock::wait::hearing::Asked;
 use crate::lock::wait::request::{Look, PlaceId, ReentryTerms, Waiter, WaiterId};
-use crate::lock::{KeyId, KeyState, Mode, Now, Token};
+use crate::lock::{KeyId, KeyState, Mode, Now};
 
 impl Locks {
     /// Whether a waiting request on several keys can be granted with the keys in these states; `None`: one of them
@@ -123,42 +123,26 @@ impl Locks {
             }
         };
         let places = self.shared.waiters.places_of(request);
-        self.shared.waiters.take_many(request);
-        self.shared.note_granted(&waiter, now);
-        self.put_all_in_flight((&waiter, &req, &owner), &places, &entered, now);
-        let tokens = tokens_of(&entered).into();
-        self.shared
-            .tell_granted(&waiter, Outcome::GrantedAll(tokens), cx);
-        for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
-            // Readers behind this request may be compatible with it.
-            self.shared.waiters.schedule_settle(view.key);
+        if let Some((_, place)) = places.first() {
+            self.shared.waiters.take(*place);
         }
-        true
-    }
-
-    /// Records the grants of a request on several keys as in flight.
-    fn put_all_in_flight(
-        &mut self,
-        (waiter, req, owner): (&Waiter, &Acquire<'_>, &Rc<[u8]>),
-        places: &[(KeyId, PlaceId)],
-        entered: &[(Token, bool)],
-        now: Now,
-    ) {
         let reentry = Reentry {
             counted: !req.once,
             binds: req.session.then_some(((req.client, req.user), now)),
             unbinds: req.names_lease,
         };
-        for ((token, is_fresh), (key, place)) in entered.iter().zip(places) {
-            let in_flight = GrantInFlight {
-                reentry: (!is_fresh).then_some(reentry),
-                ..GrantInFlight::of((key.clone(), *place), (owner, waiter), *token)
-            };
-            if *is_fresh {
-                self.shared.waiters.windows.count_hand_off(key.as_ref());
-            }
-            self.shared.in_flight.put(waiter.id, in_flight);
+        let tokens = Outcome::GrantedAll(tokens_of(&entered).into());
+        let grants = entered.iter().zip(places);
+        let grants = grants.map(|((token, is_fresh), at)| GrantInFlight {
+            reentry: (!is_fresh).then_some(reentry),
+            ..GrantInFlight::of(at, (&owner, &waiter), *token)
+        });
+        self.shared.handed_off(&waiter, grants, tokens, cx);
+        for view in views.iter().filter(|_| waiter.mode == Mode::Read) {
+            // Readers behind this request may be compatible with it.
+            self.shared.waiters.schedule_settle(view.key);
         }
+        true
     }
 
     /// Whether this request can be granted at every key: the owner holds the key, or the key is free and the request is

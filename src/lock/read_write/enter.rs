@@ -3,23 +3,13 @@
 use std::borrow::Cow;
 
 use crate::lock::effect::Cx;
+use crate::lock::grant::Granted;
 use crate::lock::locks::Locks;
 use crate::lock::read_write::change::{write, RwWrite};
 use crate::lock::read_write::state::ReadWrite;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::View;
 use crate::lock::{Acquire, Answer, KeyRef, KeyState, LockError, Mode, Now, Token, Wait};
-
-/// Result of a granted READ or WRITE.
-#[derive(Debug)]
-pub struct Entered {
-    pub token: Token,
-    pub end_ms: i64,
-    /// Whether it is a first hold, not a re-entry.
-    pub is_fresh: bool,
-    /// The content of the key after the grant.
-    pub lock: ReadWrite,
-}
 
 impl KeyState {
     /// The read-write lock at this key, if it is held as far as it was read.
@@ -65,15 +55,17 @@ impl Locks {
                 _ => self.wait_or_refuse(view, req, cx),
             };
         }
-        let entered = self.enter(view, Cow::Borrowed(&view.state), req, cx)?;
+        let granted = self.enter(view, Cow::Borrowed(&view.state), req, cx)?;
         self.shared.granted_at_once(view.key, req, cx.now);
         let older = self
             .shared
             .waiters
             .withdraw_mode(view.key, req.owner, req.mode);
         self.shared.waiters.take_over(older.as_slice(), cx);
-        self.note_longer(view.key, &entered.lock, cx.now);
-        Ok(Answer::Granted(entered.token))
+        if let Some(lock) = &granted.lock {
+            self.note_longer(view.key, lock, cx.now);
+        }
+        Ok(Answer::Granted(granted.token))
     }
 
     /// Grants a hold that is compatible with the present holders (`rest`).
@@ -83,7 +75,7 @@ impl Locks {
         rest: Cow<'_, KeyState>,
         to: &Acquire<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Entered, LockError> {
+    ) -> Result<Granted, LockError> {
         let Some(mut lock) = take_held(rest, cx.now) else {
             return self.begin(view, to, cx);
         };
@@ -134,11 +126,11 @@ impl Locks {
                 self.track(view.key, to, (token, end_ms), cx);
             }
         }
-        Ok(Entered {
+        Ok(Granted {
             token,
-            end_ms,
+            deadline_ms: end_ms,
             is_fresh: holds.is_none(),
-            lock,
+            lock: Some(lock),
         })
     }
 
@@ -166,7 +158,7 @@ impl Locks {
         view: &View<'_>,
         to: &Acquire<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Entered, LockError> {
+    ) -> Result<Granted, LockError> {
         let token = self.mint(view, cx)?;
         let end_ms = self
             .shared
@@ -184,11 +176,11 @@ impl Locks {
         }
         lock.set_token_record((token, token), end_ms, cx);
         self.track(view.key, to, (token, end_ms), cx);
-        Ok(Entered {
+        Ok(Granted {
             token,
-            end_ms,
+            deadline_ms: end_ms,
             is_fresh: true,
-            lock,
+            lock: Some(lock),
         })
     }
 

@@ -115,22 +115,8 @@ impl Locks {
     ) -> Option<TrackedGrant> {
         match mode {
             Mode::Read => self.tracked.remove_of(view.key, owner),
-            _ => self.end_writer(view, lock, cx),
+            _ => self.end_tracked(view, lock.token(cx.now), cx),
         }
-    }
-
-    /// Ends the tracking of the WRITE holds. Returns their grant if that was tracked.
-    fn end_writer(
-        &mut self,
-        view: &View<'_>,
-        lock: &ReadWrite,
-        cx: &mut Cx<'_>,
-    ) -> Option<TrackedGrant> {
-        if self.tracked.get(view.key, lock.token(cx.now)).is_none() {
-            self.untrack_stale_single(view, cx);
-            return None;
-        }
-        self.tracked.remove(view.key)
     }
 
     /// Ends all holds of an owner in this mode, and removes them from the hash while other holders remain.
@@ -261,7 +247,7 @@ impl Locks {
         let mut lock = present.clone();
         self.untrack_gone(view, &lock, cx);
         if lock.writer.is_some() {
-            let ended = self.end_writer(view, present, cx);
+            let ended = self.end_tracked(view, present.token(cx.now), cx);
             self.stats.grants_broken += u64::from(ended.is_some());
         }
         self.stats.grants_broken += self.untrack_key(view.key);

@@ -63,16 +63,11 @@ impl Locks {
                 lock.count_one_less(undone.mode, &undone.owner, cx);
                 continue;
             }
-            let was_tracked = match undone.mode {
-                Mode::Read => self.tracked.remove_of(view.key, &undone.owner),
-                _ => self.tracked.remove(view.key),
-            };
+            let whose = (undone.mode, &undone.owner[..]);
+            let was_tracked = self.untrack_shared(view, &lock, whose, cx);
             self.stats.grants_undone += u64::from(was_tracked.is_some());
-            self.end_shared(view, &mut lock, (undone.mode, &undone.owner), cx);
-            let place = (undone.seq, undone.since_ms);
-            self.shared
-                .waiters
-                .restore(&undone.key, &undone.owner, place, cx.now);
+            self.end_shared(view, &mut lock, whose, cx);
+            self.shared.waiters.restore(&undone, cx.now);
             took_back = Some(undone.mode);
         }
         if let Some(mode) = took_back {

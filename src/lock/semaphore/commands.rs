@@ -1,6 +1,6 @@
 //! The semaphore commands, and the grants and returns of permits, with the key changes of each decision.
 
-use crate::lock::effect::{Cx, Event};
+use crate::lock::effect::{Cx, Event, Outcome};
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::name::Resource;
@@ -302,7 +302,9 @@ impl Decision<'_, '_> {
                 end_ms,
                 ..GrantInFlight::of((key.to_id(), place), (&id, &waiter), token)
             };
-            self.shared.handed_off(&waiter, in_flight, self.cx);
+            let granted = Outcome::Granted(token);
+            self.shared
+                .handed_off(&waiter, [in_flight], granted, self.cx);
         }
     }
 

@@ -64,9 +64,8 @@ impl Semaphores {
             decision.draft.give_back(&grant.owner);
             let known = decision.sems.tracked.remove_of(key, &grant.owner);
             decision.sems.stats.grants_undone += u64::from(known.is_some());
-            let place = (grant.seq, grant.since_ms);
-            let (waiters, now) = (&mut decision.shared.waiters, decision.cx.now);
-            waiters.restore(&grant.key, &grant.owner, place, now);
+            let now = decision.cx.now;
+            decision.shared.waiters.restore(grant, now);
         }
         if view.state == SemState::Absent {
             let limit = decision.shared.waiters.limit(key);

@@ -40,7 +40,7 @@ impl Locks {
             return self.drop_binding(view, bound.as_ref(), cx);
         };
         self.shared.sessions.unbind(bound.as_ref());
-        let ended = self.end_tracked(view, hold, cx);
+        let ended = self.end_tracked(view, hold.token, cx);
         self.stats.grants_session_ended += self.count_hold(ended, cx.now);
         self.end_hold(view, Event::Release, cx);
     }

@@ -65,12 +65,6 @@ impl Waiters {
         Some(places)
     }
 
-    /// Takes a granted request off all its places.
-    pub(crate) fn take_many(&mut self, request: WaiterId) -> Option<Waiter> {
-        let place = self.places.of_request(request)?;
-        self.depart(place, Fate::Granted)
-    }
-
     /// Removes a request from all its places and keeps none. Returns it, if it waited until now.
     pub(crate) fn dismiss(&mut self, request: WaiterId) -> Option<Waiter> {
         let place = self.places.of_request(request)?;

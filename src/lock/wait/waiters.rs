@@ -7,6 +7,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::lock::effect::Cx;
+use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::name::KeyMap;
 use crate::lock::name::{Each, Resource};
 use crate::lock::request::Acquire;
@@ -408,7 +409,7 @@ impl Waiters {
         Some(self.places.get(place)?.key.clone())
     }
 
-    /// Takes a granted request off its place.
+    /// Takes a granted request off this place and its others.
     pub fn take(&mut self, place: PlaceId) -> Option<(Rc<[u8]>, Waiter)> {
         let owner = (&*self.places.get(place)?.owner).into();
         Some((owner, self.depart(place, Fate::Granted)?))
@@ -488,15 +489,16 @@ impl Waiters {
         waiters
     }
 
-    /// Returns the place to an owner whose grant was undone, for the grace time. `since_ms`: its arrival.
-    pub fn restore(&mut self, key: &KeyId, owner: &[u8], (seq, since_ms): (Seq, u64), now: Now) {
+    /// Returns the place to the owner of a grant that was undone, for the grace time.
+    pub(crate) fn restore(&mut self, undone: &GrantInFlight, now: Now) {
+        let key = &undone.key;
         let grace_ms = self.grace_ms(key.as_ref().resource);
         if grace_ms == 0 || self.room_to_keep(UserId::UNKNOWN) == 0 {
             return;
         }
         let kept = Kept {
             until_ms: now.mono_ms.saturating_add(grace_ms),
-            since_ms,
+            since_ms: undone.since_ms,
             user: UserId::UNKNOWN,
             is_passed: false,
             timed_out: None,
@@ -507,7 +509,7 @@ impl Waiters {
         );
         waited
             .queue
-            .restore(places, (seq, key.clone()), owner, kept);
+            .restore(places, (undone.seq, key.clone()), &undone.owner, kept);
     }
 
     /// So many more places may be kept for requests of this user.
