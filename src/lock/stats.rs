@@ -2,6 +2,7 @@
 //!
 //! - for each kind of resource: `waits_parked` = `waits_granted` + `waits_timed_out` + `waits_unblocked` +
 //!   `waits_disconnected` + `waits_taken_over` + `waits_withdrawn` + `waits_failed` + `waits_kept` + present waiters;
+//!   for tickets the same sum (`tickets_queued`, ...), with `tickets_unheard`;
 //! - `grants` = `grants_released` + `grants_session_ended` + `grants_expired` + `grants_broken` + `grants_lost` +
 //!   `grants_undone` + `grants_unwatched` + present tracked grants;
 //! - `windows` = `windows_taken` + `windows_unused` + open windows.
@@ -52,25 +53,6 @@ counters! {
     waits_failed,
     /// The longest wait of a granted request, in milliseconds.
     wait_ms_max,
-}
-
-counters! {
-    /// The tickets for all kinds of resource: `tickets_queued` = all others + `tickets_kept` + present tickets.
-    TicketStats
-    /// Tickets, including those that replaced an older request.
-    tickets_queued,
-    /// Tickets granted.
-    tickets_granted,
-    /// Tickets whose `BLOCK` ran out, and whose owner did not ask again within the grace time.
-    tickets_timed_out,
-    /// Tickets withdrawn by a release of their owner.
-    tickets_withdrawn,
-    /// Tickets replaced by a newer request of the same owner, before or after their `BLOCK` ran out.
-    tickets_taken_over,
-    /// Tickets that failed: the message had an error.
-    tickets_failed,
-    /// Tickets passed over, because their channel had no subscriber when they could have been granted.
-    tickets_unheard,
 }
 
 counters! {

@@ -117,7 +117,7 @@ fn requests_of_a_revoked_user_fail_until_as_many_places_are_passed_over() {
 fn tickets_of_a_deleted_user_end_in_steps() {
     let mut sim = crowded_by(UserId(2), Some("heard"));
     sim.locks.shared.waiters.user_is_deleted(UserId(2));
-    let failed = |sim: &Sim| sim.locks.shared.waiters.ticket_stats.tickets_failed;
+    let failed = |sim: &Sim| sim.locks.shared.waiters.ticket_stats.waits_failed;
     while sim.locks.shared.waiters.has_gone() {
         let before = failed(&sim);
         let mut fx = Effects::new();
@@ -152,7 +152,7 @@ fn behind_many_subscribers(mode: Mode) -> Sim {
 fn one_decision_grants_to_one_ticket_that_thousands_of_subscribers_hear() {
     let mut sim = behind_many_subscribers(Mode::Read);
     sim.release("k", "holder", (None, false, None)).unwrap();
-    let granted = |sim: &Sim| sim.locks.shared.waiters.ticket_stats.tickets_granted;
+    let granted = |sim: &Sim| sim.locks.shared.waiters.ticket_stats.waits_granted;
     assert_eq!(granted(&sim), 1);
     sim.settle_all();
     assert_eq!(granted(&sim), 5);
@@ -168,11 +168,11 @@ fn one_decision_ends_one_ticket_that_thousands_of_subscribers_hear() {
     let mut fx = Effects::new();
     let cx = &mut Cx::new(sim.now, &mut fx);
     waiters.fail_all(KeyRef::lock(0, b"k"), &LockError::Broken, cx);
-    assert_eq!(waiters.ticket_stats.tickets_failed, 1);
+    assert_eq!(waiters.ticket_stats.waits_failed, 1);
     while waiters.next_wait(sim.now) == Some(0) {
-        let before = waiters.ticket_stats.tickets_failed;
+        let before = waiters.ticket_stats.waits_failed;
         waiters.end_waits(20, &mut Cx::new(sim.now, &mut fx));
-        assert_eq!(waiters.ticket_stats.tickets_failed, before + 1);
+        assert_eq!(waiters.ticket_stats.waits_failed, before + 1);
     }
-    assert_eq!(waiters.ticket_stats.tickets_failed, 5);
+    assert_eq!(waiters.ticket_stats.waits_failed, 5);
 }

@@ -122,20 +122,14 @@ impl<T> Arena<T> {
 
     /// The values with their slots, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
-        (0..).zip(&self.chunks).flat_map(|(number, chunk)| {
-            let entries = (0..).zip(&chunk.entries);
-            entries.filter_map(move |(at, entry)| match entry {
-                Entry::Used(value) => Some((Slot::new(number, at), value)),
-                Entry::Free(_) => None,
-            })
-        })
+        (0..).map_while(|number| self.chunk(number)).flatten()
     }
 
-    /// The values of a chunk; `None` behind the last one.
-    pub fn chunk(&self, number: usize) -> Option<impl Iterator<Item = &T>> {
-        let entries = self.chunks.get(number)?.entries.iter();
-        Some(entries.filter_map(|entry| match entry {
-            Entry::Used(value) => Some(value),
+    /// Those of a chunk; `None` behind the last one.
+    pub fn chunk(&self, number: usize) -> Option<impl Iterator<Item = (Slot, &T)>> {
+        let entries = (0..).zip(&self.chunks.get(number)?.entries);
+        Some(entries.filter_map(move |(at, entry)| match entry {
+            Entry::Used(value) => Some((Slot::new(number as u32, at), value)),
             Entry::Free(_) => None,
         }))
     }
@@ -228,13 +222,14 @@ impl SlotTable {
         shard.find(hash, |slot| is_it(*slot)).copied()
     }
 
-    /// Adds a slot that is not in the table. `rehash` computes the hash of any slot in it.
-    pub fn insert(&mut self, hash: u64, slot: Slot, rehash: impl Fn(Slot) -> u64) {
+    /// Adds a slot that is not in the table. `hash_of` computes the hash of any slot in it, and of this one.
+    pub fn insert(&mut self, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+        let hash = hash_of(slot);
         if self.shards.is_empty() {
             self.shards.resize_with(SHARDS, HashTable::new);
         }
         if let Some(shard) = self.shards.get_mut(shard_of(hash)) {
-            shard.insert_unique(hash, slot, |slot| rehash(*slot));
+            shard.insert_unique(hash, slot, |slot| hash_of(*slot));
             self.len += 1;
         }
     }
@@ -247,8 +242,9 @@ impl SlotTable {
         }
     }
 
-    /// Removes a slot, while its value is still there for `rehash`. Returns whether it was in the table.
-    pub fn remove(&mut self, hash: u64, slot: Slot, rehash: impl Fn(Slot) -> u64) -> bool {
+    /// Removes a slot, while its value is still there for `hash_of`. Returns whether it was in the table.
+    pub fn remove(&mut self, slot: Slot, hash_of: impl Fn(Slot) -> u64) -> bool {
+        let hash = hash_of(slot);
         let Some(shard) = self.shards.get_mut(shard_of(hash)) else {
             return false;
         };
@@ -259,7 +255,7 @@ impl SlotTable {
         self.len -= 1;
         let room = shard.capacity();
         if room > SMALL && shard.len() < room / SPARSE {
-            shard.shrink_to(shard.len() * 2, |slot| rehash(*slot));
+            shard.shrink_to(shard.len() * 2, |slot| hash_of(*slot));
         }
         true
     }
@@ -442,7 +438,7 @@ mod tests_of_slot_table {
         let hash = |slot: Slot| u64::from(slot.0.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let slots: Vec<Slot> = (0..10_000).map(|at| Slot::new(0, at)).collect();
         for slot in &slots {
-            table.insert(hash(*slot), *slot, hash);
+            table.insert(*slot, hash);
         }
         let room = |table: &SlotTable| {
             table
@@ -453,7 +449,7 @@ mod tests_of_slot_table {
         };
         assert!(room(&table) >= 10_000);
         for slot in &slots {
-            assert!(table.remove(hash(*slot), *slot, hash));
+            assert!(table.remove(*slot, hash));
         }
         assert_eq!(table.len(), 0);
         assert!(room(&table) < SHARDS * SMALL, "{}", room(&table));

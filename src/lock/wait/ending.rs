@@ -7,6 +7,7 @@
 
 use crate::lock::effect::{Cx, Effect, Outcome};
 use crate::lock::name::Resource;
+use crate::lock::stats::WaitStats;
 use crate::lock::wait::places::{At, Kept, Place, TimedOut};
 use crate::lock::wait::request::{Ending, EndsWith, PlaceId, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
@@ -137,43 +138,29 @@ impl Waiters {
         replaced: &[Waiter],
         cx: &mut Cx<'_>,
     ) {
-        match is_ticket {
-            true => self.ticket_stats.tickets_queued += 1,
-            false => self.stats[key.resource].waits_parked += 1,
-        }
+        self.stats_of(key.resource, is_ticket).waits_parked += 1;
         self.take_over(replaced, cx);
     }
 
     /// A new request, which has left its queue, does not wait: it is refused at once.
     pub(crate) fn count_not_waiting(&mut self, waiter: &Waiter) {
-        match waiter.ticket.is_some() {
-            true => self.ticket_stats.tickets_queued -= 1,
-            false => self.stats[waiter.resource].waits_parked -= 1,
-        }
+        self.stats_of_waiter(waiter).waits_parked -= 1;
         self.stats[waiter.resource].refusals += 1;
     }
 
     /// Ends requests that have left their queues because their owner asked again: a parked client is answered nil.
     pub(crate) fn take_over(&mut self, replaced: &[Waiter], cx: &mut Cx<'_>) {
         for older in replaced {
-            if older.ticket.is_some() {
-                self.ticket_stats.tickets_taken_over += 1;
-            } else {
-                self.stats[older.resource].waits_taken_over += 1;
-                cx.answer(older, Outcome::Nil);
-            }
+            self.stats_of_waiter(older).waits_taken_over += 1;
+            cx.answer_nil(older);
         }
     }
 
     /// Ends a request that has left its queue because its owner released: a parked client is answered nil.
     pub(crate) fn end_withdrawn(&mut self, withdrawn: Option<Waiter>, cx: &mut Cx<'_>) {
-        match withdrawn {
-            Some(waiter) if waiter.ticket.is_some() => self.ticket_stats.tickets_withdrawn += 1,
-            Some(waiter) => {
-                self.stats[waiter.resource].waits_withdrawn += 1;
-                cx.answer(&waiter, Outcome::Nil);
-            }
-            None => {}
+        if let Some(waiter) = withdrawn {
+            self.stats_of_waiter(&waiter).waits_withdrawn += 1;
+            cx.answer_nil(&waiter);
         }
     }
 
@@ -187,10 +174,8 @@ impl Waiters {
 
     /// Counts the wait of a kept place that goes: its owner has not asked again in time.
     pub(super) fn count_kept(&mut self, key: KeyRef<'_>, kept: &Kept) {
-        match kept.timed_out.map(|one| one.is_ticket) {
-            Some(true) => self.ticket_stats.tickets_timed_out += 1,
-            Some(false) => self.stats[key.resource].waits_timed_out += 1,
-            None => {}
+        if let Some(one) = kept.timed_out {
+            self.stats_of(key.resource, one.is_ticket).waits_timed_out += 1;
         }
     }
 
@@ -202,10 +187,8 @@ impl Waiters {
             return asks_ms;
         };
         let (since_ms, resource) = (stands.since_ms(), stands.key.as_ref().resource);
-        match self.take_timed_out(place).map(|one| one.is_ticket) {
-            Some(true) => self.ticket_stats.tickets_taken_over += 1,
-            Some(false) => self.stats[resource].waits_taken_over += 1,
-            None => {}
+        if let Some(one) = self.take_timed_out(place) {
+            self.stats_of(resource, one.is_ticket).waits_taken_over += 1;
         }
         since_ms
     }
@@ -243,10 +226,7 @@ impl Waiters {
         cx: &mut Cx<'_>,
     ) {
         for waiter in waiters {
-            match waiter.ticket.is_some() {
-                true => self.ticket_stats.tickets_failed += 1,
-                false => self.stats[waiter.resource].waits_failed += 1,
-            }
+            self.stats_of_waiter(&waiter).waits_failed += 1;
             cx.answer(&waiter, Outcome::Failed(error.clone()));
         }
     }
@@ -258,15 +238,25 @@ impl Waiters {
     }
 
     fn count_granted(&mut self, resource: Resource, waited: u64, is_ticket: bool) {
-        if is_ticket {
-            self.ticket_stats.tickets_granted += 1;
-            self.ticket_waits.record(waited);
-            return;
+        match is_ticket {
+            true => self.ticket_waits.record(waited),
+            false => self.waits[resource].record(waited),
         }
-        self.waits[resource].record(waited);
-        let stats = &mut self.stats[resource];
+        let stats = self.stats_of(resource, is_ticket);
         stats.waits_granted += 1;
         stats.wait_ms_max = stats.wait_ms_max.max(waited);
+    }
+
+    /// The counters of the parked requests for this kind of resource, or of all tickets.
+    fn stats_of(&mut self, resource: Resource, is_ticket: bool) -> &mut WaitStats {
+        match is_ticket {
+            true => &mut self.ticket_stats,
+            false => &mut self.stats[resource],
+        }
+    }
+
+    fn stats_of_waiter(&mut self, waiter: &Waiter) -> &mut WaitStats {
+        self.stats_of(waiter.resource, waiter.ticket.is_some())
     }
 }
 
@@ -277,6 +267,13 @@ impl Cx<'_> {
             None => Effect::Answer(waiter.id, outcome),
             Some(ticket) => Effect::Tell(ticket.clone(), outcome),
         });
+    }
+
+    /// Answers nil to a parked request that its owner has ended. Of a ticket the owner is not told.
+    fn answer_nil(&mut self, waiter: &Waiter) {
+        if waiter.ticket.is_none() {
+            self.answer(waiter, Outcome::Nil);
+        }
     }
 }
 

@@ -133,15 +133,19 @@ impl Waiters {
     /// The counters and gauges of tickets for `INFO lock`.
     pub fn ticket_fields(&self, gauges: &Each<Gauges>) -> Vec<(&'static str, u64)> {
         let kept = Resource::ALL.map(|resource| gauges[resource].kept_tickets as u64);
-        let gauges = [
+        let stats = &self.ticket_stats;
+        vec![
             ("tickets", self.tickets() as u64),
             ("ticket_places", self.ticket_places() as u64),
             ("tickets_kept", kept.iter().sum()),
-        ];
-        gauges
-            .into_iter()
-            .chain(self.ticket_stats.fields())
-            .collect()
+            ("tickets_queued", stats.waits_parked),
+            ("tickets_granted", stats.waits_granted),
+            ("tickets_timed_out", stats.waits_timed_out),
+            ("tickets_withdrawn", stats.waits_withdrawn),
+            ("tickets_taken_over", stats.waits_taken_over),
+            ("tickets_failed", stats.waits_failed),
+            ("tickets_unheard", self.tickets_unheard),
+        ]
     }
 
     /// The counters and the gauge of windows for `INFO lock`.

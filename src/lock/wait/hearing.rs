@@ -312,7 +312,7 @@ impl Waiters {
             let waiter = self.depart(place, fate);
             match is_over {
                 true => Waiters::time_out(waiter.as_ref(), cx),
-                false => self.ticket_stats.tickets_unheard += 1,
+                false => self.tickets_unheard += 1,
             }
         }
     }

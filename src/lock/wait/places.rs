@@ -136,7 +136,8 @@ impl Places {
 
     /// The requests of a chunk of places; `None` behind the last chunk.
     pub fn chunk(&self, number: usize) -> Option<impl Iterator<Item = &Waiter>> {
-        Some(self.arena.chunk(number)?.filter_map(Place::waiter))
+        let places = self.arena.chunk(number)?;
+        Some(places.filter_map(|(_, place)| place.waiter()))
     }
 
     pub(super) fn slot(&self, slot: Slot) -> Option<&Place> {
@@ -211,15 +212,9 @@ impl Places {
 
     /// Stores a new place.
     pub(super) fn insert(&mut self, seq: Seq, key: KeyId, owner: &[u8], at: At) -> PlaceId {
-        let (arena, secret) = (&mut self.arena, &self.secret);
-        let at_key = OwnerAtRef {
-            key: key.as_ref(),
-            owner,
-        };
-        let hash = secret.hash_one(at_key);
-        let slot = arena.insert(Place::new(seq, key, owner, at));
-        let rehash = |slot| hash_at_key(arena, secret, slot);
-        self.by_owner_at.insert(hash, slot, rehash);
+        let slot = self.arena.insert(Place::new(seq, key, owner, at));
+        let hash = |slot| hash_at_key(&self.arena, &self.secret, slot);
+        self.by_owner_at.insert(slot, hash);
         self.joined(slot);
         PlaceId { seq, slot }
     }
@@ -228,9 +223,8 @@ impl Places {
     pub(super) fn remove(&mut self, id: PlaceId) -> Option<Waiter> {
         self.get(id)?;
         self.leaves(id.slot);
-        let (arena, secret) = (&self.arena, &self.secret);
-        let rehash = |slot| hash_at_key(arena, secret, slot);
-        self.by_owner_at.remove(rehash(id.slot), id.slot, rehash);
+        let hash = |slot| hash_at_key(&self.arena, &self.secret, slot);
+        self.by_owner_at.remove(id.slot, hash);
         self.arena.remove(id.slot)?.at.into_waiter()
     }
 
@@ -322,13 +316,13 @@ impl Places {
         }
     }
 
-    /// The request of this place, which has no other place or is the first of its places, is found by its number.
-    pub fn enter(&mut self, request: WaiterId, id: PlaceId) {
-        let arena = &self.arena;
-        let is_ticket = arena.get(id.slot).and_then(Place::waiter);
-        self.tickets += usize::from(is_ticket.is_some_and(|waiter| waiter.ticket.is_some()));
-        let rehash = |slot| hash_of_request(arena, slot);
-        self.by_request.insert(request.hash(), id.slot, rehash);
+    /// The request of this place, which has no other place or is the first of its places, is found by its number from
+    /// now on.
+    pub fn enter(&mut self, id: PlaceId) {
+        let waiter = self.arena.get(id.slot).and_then(Place::waiter);
+        self.tickets += usize::from(waiter.is_some_and(|waiter| waiter.ticket.is_some()));
+        let hash = |slot| hash_of_request(&self.arena, slot);
+        self.by_request.insert(id.slot, hash);
     }
 
     /// A request has left its queues, or leaves one of its places. A second call changes nothing. Returns its place.
@@ -336,9 +330,8 @@ impl Places {
         let id = self.of_request(request)?;
         let waiter = self.waiter(id)?;
         self.tickets -= usize::from(waiter.ticket.is_some());
-        let arena = &self.arena;
-        let rehash = |slot| hash_of_request(arena, slot);
-        self.by_request.remove(request.hash(), id.slot, rehash);
+        let hash = |slot| hash_of_request(&self.arena, slot);
+        self.by_request.remove(id.slot, hash);
         Some(id)
     }
 
@@ -348,34 +341,30 @@ impl Places {
             return;
         };
         let Some(first) = self.first_of_owner(owner) else {
-            let (arena, secret) = (&self.arena, &self.secret);
-            let hash = secret.hash_one(owner);
-            let rehash = |slot| hash_of_owner(arena, secret, slot);
-            self.by_owner.insert(hash, id.slot, rehash);
-            return self.set_ring(id.slot, Some(id.slot), Some(id.slot));
+            let hash = |slot| hash_of_owner(&self.arena, &self.secret, slot);
+            self.by_owner.insert(id.slot, hash);
+            return self.join_ring(id.slot, id.slot);
         };
         let last = self.arena.get(first).and_then(|place| place.of_owner.prev);
-        self.set_ring(id.slot, last, Some(first));
-        self.set_next(last, Some(id.slot));
-        self.set_prev(Some(first), Some(id.slot));
+        self.join_ring(last.unwrap_or(first), id.slot);
+        self.join_ring(id.slot, first);
     }
 
     /// Takes a place out of the ring of its owner.
     pub(super) fn ring_out(&mut self, id: PlaceId) {
         let Some(place) = self.get(id) else { return };
         let Links { prev, next } = place.of_owner;
-        let hash = hash_of_owner(&self.arena, &self.secret, id.slot);
+        let hash = |slot| hash_of_owner(&self.arena, &self.secret, slot);
         if next == Some(id.slot) {
-            let (arena, secret) = (&self.arena, &self.secret);
-            let rehash = |slot| hash_of_owner(arena, secret, slot);
-            self.by_owner.remove(hash, id.slot, rehash);
-        } else if let Some(after) = next {
+            self.by_owner.remove(id.slot, hash);
+        } else if let (Some(before), Some(after)) = (prev, next) {
             // Has an effect if the place was the first of the ring.
-            self.by_owner.replace(hash, id.slot, after);
-            self.set_next(prev, next);
-            self.set_prev(next, prev);
+            self.by_owner.replace(hash(id.slot), id.slot, after);
+            self.join_ring(before, after);
         }
-        self.set_ring(id.slot, None, None);
+        if let Some(place) = self.arena.get_mut(id.slot) {
+            place.of_owner = Links::default();
+        }
     }
 
     /// The other live places of the owner of this live place.
@@ -393,21 +382,13 @@ impl Places {
         }
     }
 
-    fn set_ring(&mut self, slot: Slot, prev: Option<Slot>, next: Option<Slot>) {
-        if let Some(place) = self.arena.get_mut(slot) {
-            place.of_owner = Links { prev, next };
+    /// Makes these live places neighbours in the ring of their owner.
+    fn join_ring(&mut self, before: Slot, after: Slot) {
+        if let Some(place) = self.arena.get_mut(before) {
+            place.of_owner.next = Some(after);
         }
-    }
-
-    fn set_next(&mut self, of: Option<Slot>, next: Option<Slot>) {
-        if let Some(place) = of.and_then(|slot| self.arena.get_mut(slot)) {
-            place.of_owner.next = next;
-        }
-    }
-
-    fn set_prev(&mut self, of: Option<Slot>, prev: Option<Slot>) {
-        if let Some(place) = of.and_then(|slot| self.arena.get_mut(slot)) {
-            place.of_owner.prev = prev;
+        if let Some(place) = self.arena.get_mut(after) {
+            place.of_owner.prev = Some(before);
         }
     }
 

@@ -118,42 +118,25 @@ impl Queue {
         waiters.next().map_or(UserId::UNKNOWN, |first| first.user)
     }
 
-    /// Appends a place with this request at the end of the queue.
+    /// Adds a place with this request, at the head of the queue or at its end.
     pub(crate) fn push(
         &mut self,
         places: &mut Places,
-        at: (Seq, KeyId),
-        owner: &[u8],
-        waiter: Waiter,
-    ) -> PlaceId {
-        let id = self.insert(places, at, owner, waiter);
-        self.list.link(places, id.slot, self.list.tail);
-        id
-    }
-
-    /// Inserts a place with this request at the head of the queue.
-    pub(crate) fn push_front(
-        &mut self,
-        places: &mut Places,
-        at: (Seq, KeyId),
-        owner: &[u8],
-        waiter: Waiter,
-    ) -> PlaceId {
-        let id = self.insert(places, at, owner, waiter);
-        self.early.insert(id.seq, id.slot);
-        self.list.link(places, id.slot, None);
-        id
-    }
-
-    fn insert(
-        &mut self,
-        places: &mut Places,
         (seq, key): (Seq, KeyId),
-        owner: &[u8],
-        waiter: Waiter,
+        (owner, waiter): (&[u8], Waiter),
+        is_first: bool,
     ) -> PlaceId {
         self.count(&waiter);
-        places.insert(seq, key, owner, At::Live(waiter))
+        let id = places.insert(seq, key, owner, At::Live(waiter));
+        let before = match is_first {
+            true => None,
+            false => self.list.tail,
+        };
+        if is_first {
+            self.early.insert(id.seq, id.slot);
+        }
+        self.list.link(places, id.slot, before);
+        id
     }
 
     /// Parks a request at an empty place.
@@ -306,9 +289,12 @@ mod tests {
         let mut queue = QueueWithPlaces::default();
         for (number, owner) in (1..).zip(owners) {
             let owner = owner.as_bytes();
-            let id = queue
-                .queue
-                .push(&mut queue.places, at(number), owner, waiter(number));
+            let id = queue.queue.push(
+                &mut queue.places,
+                at(number),
+                (owner, waiter(number)),
+                false,
+            );
             queue.ids.push(id);
         }
         queue

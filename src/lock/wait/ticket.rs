@@ -296,7 +296,7 @@ impl Waiters {
             let waiter = self.leave_for_good(request);
             match why {
                 Gone::User => self.fail(waiter, &LockError::Forbidden, cx),
-                Gone::Channel => self.ticket_stats.tickets_unheard += u64::from(waiter.is_some()),
+                Gone::Channel => self.tickets_unheard += u64::from(waiter.is_some()),
             }
         }
         true

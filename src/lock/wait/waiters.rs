@@ -11,8 +11,7 @@ use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::name::KeyMap;
 use crate::lock::name::{Each, Resource};
 use crate::lock::request::Acquire;
-use crate::lock::stats::Histogram;
-use crate::lock::stats::{TicketStats, WaitStats};
+use crate::lock::stats::{Histogram, WaitStats};
 use crate::lock::table::give_back;
 use crate::lock::wait::hearing::Passed;
 use crate::lock::wait::holders::WaitedKey;
@@ -50,8 +49,10 @@ pub struct Waiters {
     pub(in crate::lock) grace: Grace,
     /// The statistics of the waits of parked clients.
     pub(in crate::lock) stats: Each<WaitStats>,
-    /// The statistics of tickets.
-    pub(in crate::lock) ticket_stats: TicketStats,
+    /// The statistics of tickets for all kinds of resource, with names of their own in `INFO lock`.
+    pub(in crate::lock) ticket_stats: WaitStats,
+    /// Tickets passed over, because their channel had no subscriber when they could have been granted.
+    pub(in crate::lock) tickets_unheard: u64,
     /// The times of the waits of granted parked requests.
     pub(in crate::lock) waits: Each<Histogram>,
     /// The times of the waits of granted tickets.
@@ -259,9 +260,10 @@ impl Waiters {
         }
         let mut places = Vec::with_capacity(terms.map_or(0, |_| keys.len()));
         for (at, key) in keys.iter().enumerate() {
-            let (key, place) = self.join((*key, owner), former.place(at), waiter.clone());
+            let at_key = (former.place(at), false);
+            let (key, place) = self.join((*key, owner), at_key, waiter.clone());
             if at == 0 {
-                self.places.enter(waiter.id, place);
+                self.places.enter(place);
                 let is_ticket = waiter.ticket.is_some();
                 self.count_waiter((key.as_ref(), is_ticket), &replaced, cx);
             }
@@ -286,12 +288,12 @@ impl Waiters {
         self.enqueue(&[key], (owner, None), waiter, &former, cx);
     }
 
-    /// Takes a place in one queue: the owner's, which is empty, and where its wait continues, or a new one at the end.
-    /// Returns the key and the place.
-    pub(super) fn join(
+    /// Takes a place in one queue: the owner's, which is empty, and where its wait continues, or a new one at the head or
+    /// at the end. Returns the key and the place.
+    fn join(
         &mut self,
         (key, owner): (KeyRef<'_>, &[u8]),
-        place: Option<PlaceId>,
+        (place, is_first): (Option<PlaceId>, bool),
         mut waiter: Waiter,
     ) -> (KeyId, PlaceId) {
         let id = self.id_of(key);
@@ -306,9 +308,14 @@ impl Waiters {
                 place
             }
             None => {
-                self.last_seq += 1;
-                let seq = Seq::MIN.saturating_add(MIDDLE + self.last_seq);
-                waited.queue.push(places, (seq, id.clone()), owner, waiter)
+                self.last_seq += u64::from(!is_first);
+                self.firsts += u64::from(is_first);
+                let number = match is_first {
+                    true => MIDDLE - self.firsts,
+                    false => MIDDLE + self.last_seq,
+                };
+                let at = (Seq::MIN.saturating_add(number), id.clone());
+                waited.queue.push(places, at, (owner, waiter), is_first)
             }
         };
         waited.search_places.set_mode(place, mode);
@@ -332,20 +339,11 @@ impl Waiters {
         mut waiter: Waiter,
         cx: &mut Cx<'_>,
     ) {
-        let asked_ms = waiter.since_ms;
-        waiter.resource = key.resource;
-        waiter.since_ms = self.continues(self.places.of(key, owner), asked_ms);
+        waiter.since_ms = self.continues(self.places.of(key, owner), waiter.since_ms);
         let older = self.withdraw(key, owner);
-        let id = self.id_of(key);
-        self.firsts += 1;
-        let seq = Seq::MIN.saturating_add(MIDDLE - self.firsts);
-        let (request, mode, is_ticket) = (waiter.id, waiter.mode, waiter.ticket.is_some());
-        let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
-        waited.forget_heard(&waiter);
-        let place = waited.queue.push_front(places, (seq, id), owner, waiter);
-        waited.search_places.set_mode(place, mode);
-        self.waits(place);
-        self.places.enter(request, place);
+        let is_ticket = waiter.ticket.is_some();
+        let (_, place) = self.join((key, owner), (None, true), waiter);
+        self.places.enter(place);
         self.count_waiter((key, is_ticket), older.as_slice(), cx);
     }
 

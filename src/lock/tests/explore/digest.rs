@@ -29,7 +29,7 @@ pub const BEGIN_MS: u64 = 5_000_000_000;
 /// Fields that no decision depends on, by their structures.
 const DROPPED: [(&str, &[&str]); 16] = [
     ("Locks", &["last_waiter_id"]),
-    ("Waiters", &["last_seq", "firsts"]),
+    ("Waiters", &["last_seq", "firsts", "tickets_unheard"]),
     ("Waiter", &["since_ms"]),
     ("Kept", &["since_ms", "timed_out"]),
     ("GrantInFlight", &["since_ms"]),
@@ -68,10 +68,9 @@ const DROPPED: [(&str, &[&str]); 16] = [
 ];
 
 /// Types that no decision depends on, or that do not change in a run.
-const DROPPED_TYPES: [&str; 12] = [
+const DROPPED_TYPES: [&str; 11] = [
     "Stats",
     "WaitStats",
-    "TicketStats",
     "SessionStats",
     "WindowStats",
     "Histogram",

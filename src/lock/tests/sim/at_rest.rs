@@ -8,7 +8,7 @@ use crate::lock::tests::sim::{new_locks, text, Settings, Sim};
 use crate::lock::{Cx, Effects, KeyState, Locks, View, READERS_AT_ONCE};
 
 /// Types and fields that tell nothing of what is held or waits.
-const TYPES: [&str; 17] = [
+const TYPES: [&str; 16] = [
     // Settings.
     "Limits",
     "Grace",
@@ -19,7 +19,6 @@ const TYPES: [&str; 17] = [
     // Counters.
     "Stats",
     "WaitStats",
-    "TicketStats",
     "SessionStats",
     "WindowStats",
     "SemStats",
@@ -41,7 +40,15 @@ const FIELDS: [(&str, &[&str]); 11] = [
     // Numbers that are counted up; and the room of one millisecond.
     (
         "Waiters",
-        &["last_id", "last_seq", "firsts", "passed", "sort", "turn"],
+        &[
+            "last_id",
+            "last_seq",
+            "firsts",
+            "passed",
+            "sort",
+            "turn",
+            "tickets_unheard",
+        ],
     ),
     // The user that had the last turn, and the number of the newest item.
     ("Turns", &["last", "number"]),
