@@ -119,6 +119,12 @@ impl BuildHasher for Secret {
     }
 }
 
+/// Exchanges the databases of the keys of a table, after `SWAPDB`.
+pub(crate) fn swap<V>(table: &mut KeyMap<V>, first: i32, second: i32) {
+    let all = std::mem::take(table).into_iter();
+    table.extend(all.map(|(key, value)| (key.swapped(first, second), value)));
+}
+
 /// A borrowed name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyRef<'a> {
@@ -233,7 +239,7 @@ pub struct OwnerAt {
 }
 
 /// The borrowed form of [`OwnerAt`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnerAtRef<'a> {
     /// The resource.
     pub key: KeyRef<'a>,
@@ -247,13 +253,6 @@ impl OwnerAt {
             key: self.key.as_ref(),
             owner: &self.owner,
         }
-    }
-}
-
-impl Hash for OwnerAtRef<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key.hash(state);
-        self.owner.hash(state);
     }
 }
 

@@ -203,18 +203,13 @@ impl Locks {
     pub fn changed(&mut self, key: KeyRef<'_>, asked: bool) {
         self.shared.waiters.schedule_settle_all_at(key);
         if asked && self.tracked.contains(key) && self.shared.waiters.waiting_on(key) == 0 {
-            self.recheck_later(key, usize::MAX);
+            self.schedule_recheck(key);
         }
     }
 
     /// A write to this key failed: tracked grants may not exist.
     pub fn schedule_recheck(&mut self, key: KeyRef<'_>) {
-        self.recheck_later(key, usize::MAX);
-    }
-
-    /// (Whose grant it is is not recorded.)
-    fn recheck_later(&mut self, key: KeyRef<'_>, below: usize) {
-        self.rechecks.insert(UserId::UNKNOWN, key.to_id(), below);
+        self.recheck_below(key, usize::MAX);
     }
 
     /// Whether keys are to be rechecked.
@@ -222,10 +217,11 @@ impl Locks {
         !self.rechecks.is_empty()
     }
 
-    /// The tracked READ grants below this index of a key are compared with it at the end of a tick.
+    /// The tracked READ grants below this index of a key are compared with it at the end of a tick. (Whose grant it is
+    /// is not recorded.)
     pub(crate) fn recheck_below(&mut self, key: KeyRef<'_>, below: usize) {
         if below > 0 {
-            self.recheck_later(key, below);
+            self.rechecks.insert(UserId::UNKNOWN, key.to_id(), below);
         }
     }
 

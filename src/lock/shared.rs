@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use crate::lock::effect::Outcome;
 use crate::lock::finals::Finals;
 use crate::lock::grant::in_flight::{GrantInFlight, GrantsInFlight};
-use crate::lock::name::Resource;
 use crate::lock::request::Acquire;
-use crate::lock::session::bindings::{BoundRef, Sessions, ToBind};
+use crate::lock::session::bindings::{Sessions, ToBind};
 use crate::lock::time::StartupDelay;
 use crate::lock::token::{NoToken, Tokens};
 use crate::lock::wait::limits::Used;
@@ -38,42 +37,48 @@ impl Shared {
         self.waiters.used_by(UserId::UNKNOWN).all.sessions + self.in_flight.to_bind.all()
     }
 
-    /// Whether this user may bind holds of these names. What waits to be bound counts as if it were.
+    /// Whether this request, if it is for a session, may bind holds of these keys. What waits to be bound counts as if
+    /// it were.
     ///
     /// # Errors
     /// [`LockError::TooManyBound`], [`LockError::LongSession`]
-    pub(crate) fn may_bind<'a>(
+    pub(crate) fn may_bind<'k>(
         &mut self,
-        resource: Resource,
-        user: UserId,
-        asked: impl IntoIterator<Item = BoundRef<'a>> + Clone,
+        keys: impl IntoIterator<Item = KeyRef<'k>> + Clone,
+        req: &Acquire<'_>,
     ) -> Result<(), LockError> {
+        if !req.session {
+            return Ok(());
+        }
         let share = self.waiters.limits.user_share;
-        let to_bind = self.to_bind(user, asked.clone());
-        let admitted = self.sessions.admit((user, share), asked, to_bind);
+        let to_bind = self.to_bind(keys.clone(), req);
+        let admitted = self.sessions.admit(keys.clone(), req, (share, to_bind));
+        let resource = keys.into_iter().next().map(|key| key.resource);
         if admitted == Err(LockError::TooManyBound) {
-            self.waiters.stats[resource].busy += 1;
+            self.waiters.stats[resource.unwrap_or_default()].busy += 1;
         }
         admitted
     }
 
     /// The holds that are to be bound, beside these that are asked for.
-    fn to_bind<'a>(&self, user: UserId, asked: impl IntoIterator<Item = BoundRef<'a>>) -> ToBind {
+    fn to_bind<'k>(&self, keys: impl IntoIterator<Item = KeyRef<'k>>, req: &Acquire<'_>) -> ToBind {
         let (waiters, in_flight) = (&self.waiters, &self.in_flight.to_bind);
-        let Used { own, all } = waiters.used_by(user);
+        let Used { own, all } = waiters.used_by(req.user);
         let mut replaced = 0;
         if own.sessions > 0 {
-            let asked = asked.into_iter();
-            let mut older: Vec<WaiterId> = asked
-                .filter_map(|what| waiters.request_of(what.key, what.owner))
+            let keys = keys.into_iter();
+            let mut older: Vec<WaiterId> = keys
+                .filter_map(|key| waiters.request_of(key, req.owner))
                 .collect();
             older.sort_unstable();
             older.dedup();
             let older = older.into_iter();
-            replaced = older.map(|id| waiters.usage_of(id, user).sessions).sum();
+            replaced = older
+                .map(|id| waiters.usage_of(id, req.user).sessions)
+                .sum();
         }
         ToBind {
-            own: own.sessions + in_flight.of(user),
+            own: own.sessions + in_flight.of(req.user),
             all: all.sessions + in_flight.all(),
             replaced,
         }

@@ -25,15 +25,17 @@ fn hash_tag(name: &[u8]) -> &[u8] {
 /// need no allocation.
 pub fn prefixed(prefix: &str, name: &[u8]) -> SmallVec<[u8; 128]> {
     let mut prefixed = SmallVec::from_slice(prefix.as_bytes());
-    if name.contains(&b'{') {
-        prefixed.push(b':');
-        prefixed.extend_from_slice(name);
-    } else {
-        prefixed.extend_from_slice(b":{");
-        prefixed.extend_from_slice(name);
-        prefixed.push(b'}');
-    }
+    prefixed.push(b':');
+    push_tagged(&mut prefixed, name);
     prefixed
+}
+
+/// Adds the name, in braces unless it has a `{` anywhere.
+fn push_tagged(to: &mut SmallVec<[u8; 128]>, name: &[u8]) {
+    let is_bare = !name.contains(&b'{');
+    to.extend_from_slice(if is_bare { b"{" } else { b"" });
+    to.extend_from_slice(name);
+    to.extend_from_slice(if is_bare { b"}" } else { b"" });
 }
 
 pub(crate) const PERMITS: &[u8] = b":timeout";
@@ -41,13 +43,7 @@ pub(crate) const PERMITS: &[u8] = b":timeout";
 /// Redisson's `suffixName`: `name:suffix` where the name has a `{` anywhere, else `{name}:suffix`.
 pub(crate) fn suffixed(name: &[u8], suffix: &[u8]) -> SmallVec<[u8; 128]> {
     let mut suffixed = SmallVec::new();
-    if name.contains(&b'{') {
-        suffixed.extend_from_slice(name);
-    } else {
-        suffixed.push(b'{');
-        suffixed.extend_from_slice(name);
-        suffixed.push(b'}');
-    }
+    push_tagged(&mut suffixed, name);
     suffixed.push(b':');
     suffixed.extend_from_slice(suffix);
     suffixed

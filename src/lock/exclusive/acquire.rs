@@ -37,10 +37,7 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Result<Answer, LockError> {
         self.check_view(view, cx.now)?;
-        if req.session {
-            let asked = BoundRef::lock(req.mode, view.key, req.owner);
-            self.shared.may_bind(Resource::Lock, req.user, [asked])?;
-        }
+        self.shared.may_bind([view.key], req)?;
         match compatibility(&view.state, req.mode, req.owner, cx.now)? {
             Compatibility::Mine(hold) => {
                 let token = self.reenter(view, hold, req, cx)?;

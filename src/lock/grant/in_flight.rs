@@ -6,7 +6,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::lock::name::Resource;
-use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap};
+use crate::lock::name::{swap, KeyMap, OwnerAt, OwnerAtRef, OwnerMap};
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::table::give_back;
 use crate::lock::wait::limits::CountByUser;
@@ -242,10 +242,7 @@ impl GrantsInFlight {
         for grant in self.by_waiter.values_mut().flatten().chain(undone) {
             grant.key = grant.key.swapped(first, second);
         }
-        let undone = self.undelivered.drain(..);
-        self.undelivered = undone
-            .map(|(key, undone)| (key.swapped(first, second), undone))
-            .collect();
+        swap(&mut self.undelivered, first, second);
         let mut by_waiter: Vec<_> = self.by_waiter.iter().collect();
         by_waiter.sort_unstable_by_key(|(id, _)| **id);
         self.by_owner.clear();

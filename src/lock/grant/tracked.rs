@@ -9,7 +9,7 @@
 
 use std::rc::Rc;
 
-use crate::lock::name::{KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
+use crate::lock::name::{swap, KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
 use crate::lock::table::{give_back, step_below};
 use crate::lock::{Acquire, KeyId, KeyRef, Mode, Now, Resource, Token};
 
@@ -242,16 +242,8 @@ impl TrackedGrants {
 
     /// Exchanges the databases of the entries, after `SWAPDB`.
     pub fn swap(&mut self, first: i32, second: i32) {
-        self.table = self
-            .table
-            .drain(..)
-            .map(|(key, tracked)| (key.swapped(first, second), tracked))
-            .collect();
-        self.owners_at = self
-            .owners_at
-            .drain(..)
-            .map(|(key, owners)| (key.swapped(first, second), owners))
-            .collect();
+        swap(&mut self.table, first, second);
+        swap(&mut self.owners_at, first, second);
         self.by_owner = self
             .by_owner
             .drain(..)

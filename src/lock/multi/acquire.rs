@@ -7,7 +7,6 @@ use crate::lock::effect::{Cx, Effects};
 use crate::lock::locks::Locks;
 use crate::lock::read_write::upgrades;
 use crate::lock::request::{Acquire, Answer, Wait};
-use crate::lock::session::bindings::BoundRef;
 use crate::lock::state::MAX_HOLD_COUNT;
 use crate::lock::state::{is_held, View};
 use crate::lock::wait::request::ReentryTerms;
@@ -29,11 +28,8 @@ impl Locks {
         fx: &mut [Effects],
     ) -> Result<Answer<Vec<Token>>, LockError> {
         let obstacle = self.obstacle(views, req, now)?;
-        if req.session {
-            let keys = views.iter().map(|view| view.key);
-            let asked = keys.map(|key| BoundRef::lock(req.mode, key, req.owner));
-            self.shared.may_bind(Resource::Lock, req.user, asked)?;
-        }
+        self.shared
+            .may_bind(views.iter().map(|view| view.key), req)?;
         match obstacle {
             Some(Obstacle::Held) if req.wait == Wait::No => {
                 for (view, fx) in views.iter().zip(fx) {

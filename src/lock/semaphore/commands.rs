@@ -95,11 +95,7 @@ impl Semaphores {
     ) -> Result<Answer, LockError> {
         let mut decision = self.decide(shared, view, cx)?;
         decision.shared.waiters.check_is_not_other(view.key)?;
-        if req.session {
-            let asked = BoundRef::permit(view.key, req.owner);
-            let shared = &mut decision.shared;
-            shared.may_bind(Resource::Semaphore, req.user, [asked])?;
-        }
+        decision.shared.may_bind([view.key], req)?;
         let answer = match view.held_until(decision.cx.now) {
             Some(end_ms) => decision.ask_again(end_ms, req),
             None => decision.ask(req),

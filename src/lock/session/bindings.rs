@@ -69,22 +69,14 @@ impl<'a> BoundRef<'a> {
 
     /// The name of a permit of a semaphore.
     pub fn permit(key: KeyRef<'a>, id: &'a [u8]) -> BoundRef<'a> {
-        BoundRef {
-            mode: Mode::Exclusive,
-            key,
-            owner: id,
-        }
+        BoundRef::lock(Mode::Exclusive, key, id)
     }
 }
 
 impl Bound {
     /// The borrowed form.
     pub fn as_ref(&self) -> BoundRef<'_> {
-        BoundRef {
-            mode: self.mode,
-            key: self.key.as_ref(),
-            owner: &self.owner,
-        }
+        BoundRef::lock(self.mode, self.key.as_ref(), &self.owner)
     }
 }
 
@@ -242,26 +234,27 @@ impl Sessions {
         }
     }
 
-    /// Whether these holds may be bound: holds are bound at all, and these already for this user, or there is room for
-    /// them in the user's share, beside the holds that are to be bound.
+    /// Whether holds of these keys may be bound: holds are bound at all, and these already for this user, or there is
+    /// room for them in the user's share (in percent), beside the holds that are to be bound.
     ///
     /// # Errors
     /// [`LockError::TooManyBound`], [`LockError::LongSession`]
-    pub(crate) fn admit<'a>(
+    pub(crate) fn admit<'k>(
         &self,
-        (user, percent): (UserId, usize),
-        asked: impl IntoIterator<Item = BoundRef<'a>>,
-        to_bind: ToBind,
+        keys: impl IntoIterator<Item = KeyRef<'k>>,
+        req: &Acquire<'_>,
+        (percent, to_bind): (usize, ToBind),
     ) -> Result<(), LockError> {
         let mut new = 0;
-        for what in asked {
+        for key in keys {
+            let what = BoundRef::lock(req.mode, key, req.owner);
             if what.key.name.len() + what.owner.len() > LONGEST_TRACKED {
                 return Err(LockError::LongSession);
             }
-            new += usize::from(self.user_of(what) != Some(user));
+            new += usize::from(self.user_of(what) != Some(req.user));
         }
         let needs = new.saturating_sub(to_bind.replaced);
-        let own = self.by_user.of(user) + to_bind.own;
+        let own = self.by_user.of(req.user) + to_bind.own;
         let others = self.holds() + to_bind.all - own;
         let left = self.rule.max_holds().saturating_sub(others);
         match needs == 0 || own + needs <= share(left, percent) {
@@ -410,13 +403,9 @@ impl Sessions {
 
     /// The next hold to release. The caller unbinds it or puts it off.
     pub fn next_ended(&mut self) -> Option<Rc<Bound>> {
-        while let Some(number) = self.pop_ended() {
-            if let Some(binding) = self.bindings.get(&number) {
-                return Some(binding.what.clone());
-            }
-        }
         loop {
-            let number = self.refused.pop_front()?;
+            let fresh = self.pop_ended();
+            let number = fresh.or_else(|| self.refused.pop_front())?;
             if let Some(binding) = self.bindings.get(&number) {
                 return Some(binding.what.clone());
             }

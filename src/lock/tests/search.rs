@@ -560,6 +560,28 @@ fn the_readers_of_a_lock_are_recorded_only_where_they_are_few() {
     }
 }
 
+/// A reader waits for other readers only behind a request for WRITE: without one it need not know them.
+#[test]
+fn a_search_of_a_reader_is_cut_at_unknown_readers_only_behind_a_writer() {
+    let mut waiters = Waiters::default();
+    let want = WantedKey {
+        key: key_ref("k"),
+        place: None,
+        holders: read_by((0..=MOST_READERS).map(|n| n.to_string())),
+    };
+    let wants = [want];
+    let verdict = |waiters: &Waiters, mode| {
+        let caller = caller(b"new", mode, &wants);
+        search(waiters, &caller, NOW)
+    };
+    assert_eq!(verdict(&waiters, Mode::Read), Verdict::Clear);
+    assert_eq!(verdict(&waiters, Mode::Write), Verdict::Cut);
+    waiters.enqueue_for_test(key_ref("k"), b"reader", &waiter(1, Mode::Read));
+    assert_eq!(verdict(&waiters, Mode::Read), Verdict::Clear);
+    waiters.enqueue_for_test(key_ref("k"), b"writer", &waiter(2, Mode::Write));
+    assert_eq!(verdict(&waiters, Mode::Read), Verdict::Cut);
+}
+
 /// The cost of a search along a chain of owners, each of which waits for the next:
 /// `cargo test --release --lib cost_of_a_search -- --ignored --nocapture`.
 #[test]

@@ -290,7 +290,7 @@ struct Search<'a> {
     steps: Vec<Step<'a>>,
     seen: HashSet<&'a [u8]>,
     /// How far each queue has been visited.
-    passed: HashMap<(i32, &'a [u8]), Seq>,
+    passed: HashMap<KeyRef<'a>, Seq>,
     /// The visits that are left.
     visits: usize,
     /// There was more to visit.
@@ -371,28 +371,29 @@ impl<'a> Search<'a> {
         if holds && !(holders.shared && wait.mode == Mode::Write) {
             return false;
         }
-        if holders.is_partial {
+        let blocks = wait.mode != Mode::Read || !holders.shared;
+        // A request of a holder passes the queue.
+        let queue = waited.filter(|_| !holds);
+        let has_writer = |queue: &WaitedKey| !queue.search_places.writers.is_empty();
+        // A reader waits for other readers only behind a request for WRITE.
+        if holders.is_partial && (blocks || queue.is_some_and(has_writer)) {
             self.is_cut = true;
             return false;
         }
-        // A request of a holder passes the queue.
-        let (Some(waited), false) = (waited, holds) else {
-            let blocks = wait.mode != Mode::Read || !holders.shared;
+        let Some(waited) = queue else {
             return blocks && self.find_all(holders, wait, from);
         };
         let ahead = self.ahead(waited, holders, &wait);
-        let blocks = wait.mode != Mode::Read || !holders.shared || ahead.has_writer;
-        if blocks && self.find_all(holders, wait, from) {
+        if (blocks || ahead.has_writer) && self.find_all(holders, wait, from) {
             return true;
         }
         if wait.owner != self.caller.owner && self.caller_is_before(&wait, &ahead) {
             return true;
         }
-        let slot = (wait.key.db, wait.key.name);
-        let from_seq = self.passed.get(&slot).copied().unwrap_or(Seq::MIN);
+        let from_seq = self.passed.get(&wait.key).copied().unwrap_or(Seq::MIN);
         let ahead = ahead.place.unwrap_or(Seq::MIN).max(from_seq);
         let before = wait.before.unwrap_or(Seq::MAX).max(ahead);
-        self.passed.insert(slot, ahead);
+        self.passed.insert(wait.key, ahead);
         for (seq, slot) in waited.search_places.busy.range(from_seq..before) {
             if !self.visit(1) {
                 break;

@@ -59,20 +59,9 @@ impl Waiters {
         self.places.tickets()
     }
 
-    /// Places of waiters: a request on several keys has one at each.
-    #[cfg(test)]
-    pub fn live_places(&self) -> usize {
-        self.places.live()
-    }
-
     /// Places of tickets.
     pub fn ticket_places(&self) -> usize {
         self.places.live_tickets()
-    }
-
-    /// Empty places kept for their owners.
-    pub fn kept_places(&self) -> usize {
-        self.places.used().kept
     }
 
     /// What the fullest user has, in percent of what it may have, for `INFO lock`: one of 100 is refused more. O(N) in

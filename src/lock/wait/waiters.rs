@@ -386,11 +386,6 @@ impl Waiters {
         self.at(self.places.of_request(request)?)
     }
 
-    /// The owner of a request that waits.
-    pub fn owner_of(&self, request: WaiterId) -> Option<Rc<[u8]>> {
-        self.request(request).map(|(owner, _)| owner.into())
-    }
-
     /// The note of a request that waits.
     pub fn note_of(&self, request: WaiterId) -> Option<&[u8]> {
         self.places.note_of(request)

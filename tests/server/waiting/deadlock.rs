@@ -289,6 +289,17 @@ fn a_request_behind_many_readers_reads_few_of_them() {
     only_reply(&mut y).int();
 }
 
+/// A reader of several locks waits beside the readers of one of them, not for them: nothing is left unknown.
+#[test]
+fn a_wait_beside_readers_is_no_search_that_was_cut() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("LOCK.ACQUIRE k r READ PX 60000");
+    c.line("LOCK.ACQUIRE l w PX 60000 WRITE");
+    let _x = park(&server, "LOCK.MACQUIRE 2 k l x READ BLOCK 0");
+    assert_eq!(server.stat("deadlock_searches_cut"), 0);
+}
+
 /// Requests beside a lock with many readers, and changes of it, that need not read each of them.
 #[test]
 fn no_request_at_a_lock_with_many_readers_reads_them_all() {

@@ -77,7 +77,7 @@ fn rest(case: &mut Case) {
     assert!(sim.parked.is_empty(), "never answered");
     assert!(sim.tickets.is_empty(), "never told");
     let waiters = &sim.locks.shared.waiters;
-    assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
+    assert_eq!((waiters.live(), waiters.places.used().kept), (0, 0));
     assert_eq!(waiters.next_wait(sim.now), None);
 }
 

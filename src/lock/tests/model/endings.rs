@@ -337,7 +337,7 @@ impl model::Case for Case {
         let shared = &self.sim.locks.shared;
         shared.waiters.places.assert_usage();
         assert!(shared.sessions.holds() <= shared.sessions.max_holds());
-        assert!(shared.waiters.kept_places() <= self.settings.grace.max_places);
+        assert!(shared.waiters.places.used().kept <= self.settings.grace.max_places);
     }
 
     fn come_to_rest(&mut self) {

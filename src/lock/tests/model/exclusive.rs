@@ -258,10 +258,10 @@ impl model::Case for Case {
         let waiters = &self.sim.locks.shared.waiters;
         assert_eq!(waiters.live() - waiters.tickets(), self.sim.parked.len());
         assert_eq!(self.sim.parked.len(), self.model.parked());
-        assert_eq!(waiters.kept_places(), self.model.kept_places());
-        assert!(waiters.kept_places() <= self.settings.grace.max_places);
+        assert_eq!(waiters.places.used().kept, self.model.kept_places());
+        assert!(waiters.places.used().kept <= self.settings.grace.max_places);
         let limits = self.settings.limits;
-        assert!(waiters.live_places() - waiters.ticket_places() <= limits.max_waiters);
+        assert!(waiters.places.live() - waiters.ticket_places() <= limits.max_waiters);
         assert!(waiters.ticket_places() <= limits.max_tickets);
         for (key, name) in NAMES.iter().enumerate() {
             let queue = self.model.queue(key);
@@ -282,7 +282,7 @@ impl model::Case for Case {
         if settled && waiters.live() == 0 {
             let end = waiters.windows.next_end(self.sim.now);
             assert_eq!(waiters.next_settle(self.sim.now), end);
-            let nothing_kept = waiters.kept_places() == 0;
+            let nothing_kept = waiters.places.used().kept == 0;
             assert_eq!(waiters.next_wait(self.sim.now).is_none(), nothing_kept);
             let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
             assert!(
@@ -315,7 +315,7 @@ impl model::Case for Case {
         assert!(self.sim.parked.is_empty(), "never answered");
         assert!(self.sim.tickets.is_empty(), "never told");
         let waiters = &self.sim.locks.shared.waiters;
-        assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
+        assert_eq!((waiters.live(), waiters.places.used().kept), (0, 0));
         assert_eq!(waiters.next_wait(self.sim.now), None);
         assert_eq!(waiters.next_settle(self.sim.now), None);
         assert!(NAMES

@@ -296,11 +296,11 @@ impl model::Case for Case {
         let waiters = &self.sim.locks.shared.waiters;
         let limits = self.settings.limits;
         assert_eq!(waiters.live() - waiters.tickets(), self.sim.parked.len());
-        assert!(waiters.live_places() - waiters.ticket_places() <= limits.max_waiters);
+        assert!(waiters.places.live() - waiters.ticket_places() <= limits.max_waiters);
         assert!(waiters.ticket_places() <= limits.max_tickets);
         sums::check(self.sim.fields(Resource::Lock));
         sums::check_tickets(self.sim.ticket_fields());
-        if waiters.live() + waiters.kept_places() == 0 {
+        if waiters.live() + waiters.places.used().kept == 0 {
             let queues = NAMES.iter().filter_map(|name| waiters.queue(key_ref(name)));
             assert_eq!(queues.count(), 0, "an empty queue was left");
         }
@@ -309,8 +309,8 @@ impl model::Case for Case {
             return settled.for_each(|name| self.check_first(name));
         };
         assert_eq!(waiters.live(), model.parked());
-        assert_eq!(waiters.live_places(), model.live_places());
-        assert_eq!(waiters.kept_places(), model.kept_places());
+        assert_eq!(waiters.places.live(), model.live_places());
+        assert_eq!(waiters.places.used().kept, model.kept_places());
         for (key, name) in NAMES.iter().enumerate() {
             let queue = model.queue(key);
             assert_queue(&self.sim, name, queue.iter().map(|owner| OWNERS[*owner]));
@@ -332,7 +332,7 @@ impl model::Case for Case {
         assert!(self.sim.parked.is_empty(), "never answered");
         assert!(self.sim.tickets.is_empty(), "never told");
         let waiters = &self.sim.locks.shared.waiters;
-        assert_eq!((waiters.live(), waiters.kept_places()), (0, 0));
+        assert_eq!((waiters.live(), waiters.places.used().kept), (0, 0));
         assert!(waiters.is_quiet());
         self.sim.leave_nothing(&self.settings);
     }

@@ -307,7 +307,7 @@ impl model::Case for Case {
         model.published.clear();
         assert_ends(&self.sim, model.ends);
         assert_tickets(&self.sim, "k", model.tickets_of(0));
-        let kept = self.sim.locks.shared.waiters.kept_places();
+        let kept = self.sim.locks.shared.waiters.places.used().kept;
         assert_eq!(kept, model.kept_places(), "the places kept after {op:?}");
         let mut held: Vec<_> = model.live(0).iter().map(holder).collect();
         held.sort();

@@ -186,7 +186,7 @@ impl model::Case for Case {
             .map(|(id, ticket)| (IDS[id].to_string(), ticket.is_some()))
             .collect();
         assert_eq!(self.queue(), queue, "the requests that wait");
-        let kept = self.sim.locks.shared.waiters.kept_places();
+        let kept = self.sim.locks.shared.waiters.places.used().kept;
         assert_eq!(kept, self.model.kept_places(), "the places kept");
         let all = self.sim.all_permits("k").map(|all| all as u32);
         assert_eq!(Rule::Permits(all), self.model.rule, "all permits");

@@ -140,7 +140,7 @@ impl Session {
             let owners: Vec<_> = queue.iter().map(|(owner, _)| text(owner)).collect();
             owners.join(" ")
         });
-        let places = waiters.kept_places();
+        let places = waiters.places.used().kept;
         format!("{state}; waiting: [{queue}]; places kept: {places}")
     }
 
@@ -255,7 +255,7 @@ impl Session {
             due(waiters.next_wait(self.sim.now)),
             due(self.sim.locks.shared.waiters.next_settle(self.sim.now)),
             waiters.live(),
-            waiters.kept_places(),
+            waiters.places.used().kept,
             queues.count(),
         )
     }

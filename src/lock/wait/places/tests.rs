@@ -94,7 +94,7 @@ impl Both {
                         self.places.insert(seq, key(k).to_id(), OWNERS[o], waiter)
                     }
                 };
-                self.places.enter(request, id);
+                self.places.enter(id);
                 self.places.ring_in(id);
                 let (at, request) = ((k, o), Some(request));
                 self.expected.push(Expected {
@@ -209,7 +209,7 @@ fn many_places_are_found_and_their_deadlines_come_in_order() {
             let waiter = At::Live(Waiter::new(WaiterId(number), 0, due, NOW));
             let seq = Seq::new(number).unwrap();
             let id = places.insert(seq, key(0).to_id(), &owner(number), waiter);
-            places.enter(WaiterId(number), id);
+            places.enter(id);
             places.ring_in(id);
             id
         })
