@@ -6,7 +6,7 @@ use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
 use crate::lock::state::View;
-use crate::lock::{Hold, KeyRef, KeyState, LockError, Now};
+use crate::lock::{Hold, KeyRef, KeyState, LockError, Mode, Now};
 
 impl Locks {
     /// Whether settling a key in this state may write: a grant is due, or one is to be undone. An undo whose grant has
@@ -78,7 +78,7 @@ impl Locks {
                 // The end of a key by the module itself is no event.
                 self.untrack_stale_single(view, cx);
                 self.shared.waiters.windows.was_free(view.key);
-                free(cx);
+                free(view, Mode::Exclusive, cx);
             }
             _ => {}
         }

@@ -66,16 +66,9 @@ impl Shared {
         let Used { own, all } = waiters.used_by(req.user);
         let mut replaced = 0;
         if own.sessions > 0 {
-            let keys = keys.into_iter();
-            let mut older: Vec<WaiterId> = keys
-                .filter_map(|key| waiters.request_of(key, req.owner))
-                .collect();
-            older.sort_unstable();
-            older.dedup();
-            let older = older.into_iter();
-            replaced = older
-                .map(|id| waiters.usage_of(id, req.user).sessions)
-                .sum();
+            let older = waiters.requests_of(keys, req.owner).into_iter();
+            let older = older.map(|id| waiters.usage_of(id, req.user).sessions);
+            replaced = older.sum();
         }
         ToBind {
             own: own.sessions + in_flight.of(req.user),

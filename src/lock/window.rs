@@ -25,11 +25,10 @@ use std::hash::BuildHasher;
 
 use indexmap::IndexMap;
 
-use crate::lock::effect::{Cx, Effect, KeyWrite};
-use crate::lock::grant::HandedOff;
+use crate::lock::effect::Cx;
+use crate::lock::grant::{free, HandedOff};
 use crate::lock::locks::Locks;
 use crate::lock::name::{KeyMap, Secret};
-use crate::lock::read_write::RwWrite;
 use crate::lock::state::View;
 use crate::lock::stats::WindowStats;
 use crate::lock::table::give_back;
@@ -420,21 +419,12 @@ impl Locks {
         self.announce_untracked(view, cx);
         self.sweep(view, cx);
         self.shared.waiters.set_lease(view.key, None);
-        if view.state != KeyState::Absent {
-            cx.write(KeyWrite::Delete);
-        }
-        let former = match &view.state {
-            KeyState::ReadWrite(lock) => Some(lock),
-            _ => None,
-        };
-        if former.is_some_and(|lock| lock.token_record.is_some()) {
-            cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
-        }
-        cx.effects.push(match is_exclusive {
-            true => Effect::Publish,
+        let ended = match is_exclusive {
+            true => Mode::Exclusive,
             // This message wakes one thread of each instance, that after a writer all of them.
-            false => Effect::PublishReadWrite(Mode::Read),
-        });
+            false => Mode::Read,
+        };
+        free(view, ended, cx);
         Some(HandedOff::LeftFree)
     }
 

@@ -219,6 +219,14 @@ impl Locks {
         Ok(id)
     }
 
+    /// As [`Locks::note_holders`], without settling the key for its only reader.
+    pub(crate) fn record_holders(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) {
+        match state.held_for_reading_or_writing(now) {
+            Some(lock) => drop(self.record_ends(key, lock, now)),
+            None => self.note_holders(key, state, now),
+        }
+    }
+
     /// Records the present holders of a key with waiters, and when their leases end.
     pub(crate) fn note_holders(&mut self, key: KeyRef<'_>, state: &KeyState, now: Now) {
         if let Some(lock) = state.held_for_reading_or_writing(now) {

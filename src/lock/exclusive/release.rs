@@ -193,12 +193,17 @@ impl Locks {
         match self.hand_off(view, &KeyState::Absent, cx) {
             HandedOff::Granted | HandedOff::LeftFree => {}
             HandedOff::Reserved | HandedOff::NoWaiter | HandedOff::Blocked => {
-                // A waiter that could not be granted now is settled again by the timer.
-                self.shared.waiters.schedule_settle(view.key);
-                self.shared.waiters.windows.was_free(view.key);
-                free(cx);
+                self.free(view, Mode::Exclusive, cx);
             }
         }
+    }
+
+    /// Frees the key at the end of a hold of this mode. A waiter that could not be granted now is settled again by the
+    /// timer.
+    pub(crate) fn free(&mut self, view: &View<'_>, ended: Mode, cx: &mut Cx<'_>) {
+        self.shared.waiters.schedule_settle(view.key);
+        self.shared.waiters.windows.was_free(view.key);
+        free(view, ended, cx);
     }
 
     pub(crate) fn note_deadline(

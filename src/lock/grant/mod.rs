@@ -63,8 +63,7 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Granted {
         self.shared.waiters.windows.end_unused(view.key);
-        let lease = self.shared.sessions.lease_of(to.session, to.lease);
-        let deadline_ms = lease.deadline(cx.now);
+        let deadline_ms = self.shared.sessions.lease_end(to, cx.now);
         self.sweep(view, cx);
         cx.write(KeyWrite::Take {
             clear: view.state != KeyState::Absent,
@@ -210,23 +209,16 @@ impl Locks {
                 self.shared
                     .waiters
                     .schedule_settle_request(request, Some(view.key));
-                match rest.held_for_reading_or_writing(cx.now) {
-                    _ if after.is_some() => {}
-                    Some(lock) => drop(self.record_ends(view.key, lock, cx.now)),
-                    None => self.shared.waiters.set_lease(view.key, rest.ends(cx.now)),
+                if after.is_none() {
+                    self.record_holders(view.key, rest, cx.now);
+                    result = HandedOff::Reserved;
                 }
-                result = match after {
-                    Some(_) => HandedOff::Granted,
-                    None => HandedOff::Reserved,
-                };
                 break;
             }
             if !is_free {
-                result = if after.is_some() {
-                    HandedOff::Granted
-                } else {
-                    HandedOff::Blocked
-                };
+                if after.is_none() {
+                    result = HandedOff::Blocked;
+                }
                 break;
             }
             let state = after.take().map_or(Cow::Borrowed(rest), Cow::Owned);
@@ -402,8 +394,16 @@ impl Locks {
     }
 }
 
-/// Deletes the key and informs Redisson's waiters.
-pub(crate) fn free(cx: &mut Cx<'_>) {
-    cx.write(KeyWrite::Delete);
-    cx.effects.push(Effect::Publish);
+/// Deletes the key, and informs Redisson's waiters that a hold of this mode has ended.
+pub(crate) fn free(view: &View<'_>, ended: Mode, cx: &mut Cx<'_>) {
+    if view.state != KeyState::Absent {
+        cx.write(KeyWrite::Delete);
+    }
+    if matches!(&view.state, KeyState::ReadWrite(lock) if lock.token_record.is_some()) {
+        cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
+    }
+    cx.effects.push(match ended {
+        Mode::Exclusive => Effect::Publish,
+        mode => Effect::PublishReadWrite(mode),
+    });
 }

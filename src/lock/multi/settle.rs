@@ -202,10 +202,7 @@ impl Locks {
         if all_free && holds_all && !self.shared.waiters.holder_may_be_granted(waiter.id, now) {
             // Without settling them: this is the request that each of them would be settled for.
             for view in views {
-                match view.state.held_for_reading_or_writing(now) {
-                    Some(lock) => drop(self.record_ends(view.key, lock, now)),
-                    None => self.note_holders(view.key, &view.state, now),
-                }
+                self.record_holders(view.key, &view.state, now);
             }
             return false;
         }

@@ -90,20 +90,12 @@ impl Locks {
             None => self.mint(view, cx)?,
         };
         let what = BoundRef::lock(to.mode, view.key, to.owner);
-        let is_bound = match holds {
-            Some(_) if !to.session => {
-                let bound = self.bound_token(what, (to.mode, &lock), cx.now);
-                self.shared
-                    .sessions
-                    .keep(what, bound, to.names_lease, cx.now)
-            }
-            _ => to.session,
+        let bound = self.bound_token(what, (to.mode, &lock), cx.now);
+        let sessions = &mut self.shared.sessions;
+        let end_ms = match holds {
+            Some(_) => sessions.lease_end_after_reentry(what, to, (bound, token), cx.now),
+            None => sessions.lease_end(to, cx.now),
         };
-        let end_ms = self
-            .shared
-            .sessions
-            .lease_of(is_bound, to.lease)
-            .deadline(cx.now);
         let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
         self.prune(view.key, &mut lock, cx);
         lock.add_hold((to.mode, to.owner), (holds, to.once), end_ms, cx);
@@ -115,11 +107,6 @@ impl Locks {
             Some(_) => {
                 self.stats.reentries += 1;
                 self.extend_tracked(view.key, to, end_ms);
-                if to.session {
-                    self.shared
-                        .sessions
-                        .bind(what, (to.client, to.user), token, cx.now);
-                }
             }
             None => {
                 self.untrack_former(view, &lock, to, cx);
@@ -160,11 +147,7 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) -> Result<Granted, LockError> {
         let token = self.mint(view, cx)?;
-        let end_ms = self
-            .shared
-            .sessions
-            .lease_of(to.session, to.lease)
-            .deadline(cx.now);
+        let end_ms = self.shared.sessions.lease_end(to, cx.now);
         self.sweep(view, cx);
         if view.state != KeyState::Absent {
             write(cx, RwWrite::Clear);

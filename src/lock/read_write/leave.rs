@@ -1,6 +1,6 @@
 //! Release, renewal and break of a read-write lock.
 
-use crate::lock::effect::{Cx, Effect, Event, KeyWrite};
+use crate::lock::effect::{Cx, Event};
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::grant::HandedOff;
 use crate::lock::locks::Locks;
@@ -145,7 +145,6 @@ impl Locks {
         cx: &mut Cx<'_>,
     ) {
         let is_held = lock.is_held(cx.now);
-        let has_token_record = lock.token_record.is_some();
         if !is_held {
             self.untrack_gone(view, &lock, cx);
         }
@@ -160,10 +159,7 @@ impl Locks {
             }
             return self.note_ends(view.key, lock, cx.now);
         }
-        // A waiter that could not be granted now is settled again by the timer.
-        self.shared.waiters.schedule_settle(view.key);
-        self.shared.waiters.windows.was_free(view.key);
-        free(ended, has_token_record, cx);
+        self.free(view, ended, cx);
     }
 
     /// `LOCK.RENEW`; `None` if the owner has no such hold.
@@ -274,13 +270,4 @@ impl Locks {
         let mode = present.writer(now).map_or(Mode::Read, |_| Mode::Write);
         present.is_held(now) && present.is_named(mode, req.token, now)
     }
-}
-
-/// Deletes the key and informs Redisson's waiters.
-fn free(ended: Mode, has_token_record: bool, cx: &mut Cx<'_>) {
-    cx.write(KeyWrite::Delete);
-    if has_token_record {
-        write(cx, RwWrite::DropTokenRecord);
-    }
-    cx.effects.push(Effect::PublishReadWrite(ended));
 }

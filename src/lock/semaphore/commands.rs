@@ -316,7 +316,7 @@ impl Decision<'_, '_> {
         let token = self.mint()?;
         let (key, now) = (self.view.key, self.cx.now);
         let sessions = &mut self.shared.sessions;
-        let end_ms = sessions.lease_of(to.session, to.lease).deadline(now);
+        let end_ms = sessions.lease_end(to, now);
         sessions.granted(BoundRef::permit(key, to.owner), to, token, now);
         self.draft.take(to.owner, end_ms);
         if !self.draft.has_permit() {

@@ -226,6 +226,11 @@ impl Sessions {
         enough.map_or(self.rule.lease, |lease| lease.max(self.rule.lease))
     }
 
+    /// The end of the lease of a first hold that is granted now.
+    pub(crate) fn lease_end(&self, to: &Acquire<'_>, now: Now) -> i64 {
+        self.lease_of(to.session, to.lease).deadline(now)
+    }
+
     /// The lease to use: a session has its own.
     pub(crate) fn lease_of(&self, session: bool, asked: Lease) -> Lease {
         match session {

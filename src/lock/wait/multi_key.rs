@@ -34,12 +34,6 @@ impl Former {
 impl Waiters {
     /// The former requests and places of this owner at these keys.
     pub(crate) fn former(&self, keys: &[KeyRef<'_>], owner: &[u8]) -> Former {
-        let mut requests: SmallVec<[WaiterId; 1]> = keys
-            .iter()
-            .filter_map(|key| self.request_of(*key, owner))
-            .collect();
-        requests.sort_unstable();
-        requests.dedup();
         let places = keys.iter().map(|key| self.places.of(*key, owner));
         let places = places.collect::<Option<SmallVec<[PlaceId; 1]>>>();
         let consecutive = |places: &SmallVec<[PlaceId; 1]>| {
@@ -49,9 +43,22 @@ impl Waiters {
             })
         };
         Former {
-            requests,
+            requests: self.requests_of(keys.iter().copied(), owner),
             places: places.filter(consecutive),
         }
+    }
+
+    /// The requests of this owner that wait for any of these keys.
+    pub(crate) fn requests_of<'k>(
+        &self,
+        keys: impl IntoIterator<Item = KeyRef<'k>>,
+        owner: &[u8],
+    ) -> SmallVec<[WaiterId; 1]> {
+        let requests = keys.into_iter().map(|key| self.request_of(key, owner));
+        let mut requests: SmallVec<[WaiterId; 1]> = requests.flatten().collect();
+        requests.sort_unstable();
+        requests.dedup();
+        requests
     }
 
     /// If this request has several places: all of them, which it leaves now.
