@@ -9,9 +9,8 @@ use crate::lock::name::Resource;
 use crate::lock::request::{Acquire, Answer, SetIf, Wait};
 use crate::lock::shared::Shared;
 use crate::lock::stats::counters;
-use crate::lock::wait::request::EndsWith;
 use crate::lock::wait::ticket::Notify;
-use crate::lock::{KeyRef, LockError, Now};
+use crate::lock::{KeyRef, LockError, Now, Outcome};
 
 /// The content of a latch's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +160,7 @@ impl Latches {
     /// Settles a latch: called when its key has expired or was changed by other means.
     pub fn settle(shared: &mut Shared, key: KeyRef<'_>, state: Count, cx: &mut Cx<'_>) {
         match state.left(cx.now) {
-            Ok(0) => shared.waiters.end_all(key, EndsWith::Open, cx),
+            Ok(0) => shared.waiters.end_all(key, Outcome::Open, cx),
             Ok(_) => Latches::note_end(shared, key, state),
             Err(error) => shared.waiters.fail_all(key, &error, cx),
         }
@@ -172,7 +171,7 @@ impl Latches {
             cx.write(KeyWrite::Count(CountChange::Delete));
             cx.effects.push(Effect::PublishLatch { is_open: true });
         }
-        shared.waiters.end_all(key, EndsWith::Open, cx);
+        shared.waiters.end_all(key, Outcome::Open, cx);
     }
 
     fn note_end(shared: &mut Shared, key: KeyRef<'_>, state: Count) {

@@ -162,7 +162,6 @@ impl Locks {
     /// Data was loaded, or the role of the server has changed: the keys may have been written by another server.
     pub fn reloaded(&mut self) {
         self.shared.tokens.forget();
-        self.shared.tokens.forget_lost();
         self.shared.waiters.schedule_settle_all(None);
     }
 

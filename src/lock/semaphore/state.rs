@@ -116,7 +116,7 @@ pub struct PermitChange {
 }
 
 /// The permits during one decision.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PermitDraft<'v> {
     /// `None`: the semaphore does not exist (yet).
     free: Option<i64>,
@@ -136,18 +136,16 @@ pub(crate) struct PermitDraft<'v> {
 
 impl<'v> PermitDraft<'v> {
     pub fn open(permits: Option<&'v Permits>) -> PermitDraft<'v> {
-        let free = permits.map(|permits| permits.free);
+        let Some(permits) = permits else {
+            return PermitDraft::default();
+        };
         PermitDraft {
-            free,
-            was_free: free,
-            ended: permits.map_or([].iter(), |permits| permits.ended.iter()),
-            next_end_ms: permits.and_then(|permits| permits.next_end_ms),
-            first_end_ms: permits.and_then(|permits| permits.next_end_ms),
-            is_shorter: false,
-            reclaimed: Vec::new(),
-            removed: Vec::new(),
-            set: Vec::new(),
-            counts: false,
+            free: Some(permits.free),
+            was_free: Some(permits.free),
+            ended: permits.ended.iter(),
+            next_end_ms: permits.next_end_ms,
+            first_end_ms: permits.next_end_ms,
+            ..PermitDraft::default()
         }
     }
 
@@ -175,23 +173,12 @@ impl<'v> PermitDraft<'v> {
 
     /// Makes one permit free for every client, where there is one, free or expired.
     pub fn free_one(&mut self) {
-        while self.free.is_some_and(|free| free <= 0) {
-            let Some(over) = self.ended.next() else {
-                return;
-            };
-            self.reclaim(over);
-            self.counts = true;
-        }
+        self.counts |= self.reclaim_until(1);
     }
 
     /// Gives this id a permit; there must be one.
     pub fn take(&mut self, id: &[u8], end_ms: i64) {
-        while self.free.is_some_and(|free| free <= 0) {
-            let Some(over) = self.ended.next() else {
-                break;
-            };
-            self.reclaim(over);
-        }
+        self.reclaim_until(1);
         self.free = self.free.map(|free| free.saturating_sub(1));
         self.set_end(id, end_ms);
     }
@@ -209,13 +196,7 @@ impl<'v> PermitDraft<'v> {
 
     /// Takes back expired permits while the free number is negative.
     pub fn reclaim_owed(&mut self) {
-        while self.free.is_some_and(|free| free < 0) {
-            let Some(over) = self.ended.next() else {
-                return;
-            };
-            self.reclaim(over);
-            self.counts = true;
-        }
+        self.counts |= self.reclaim_until(0);
     }
 
     /// Sets the end of the permit of this id, which may be new.
@@ -236,9 +217,15 @@ impl<'v> PermitDraft<'v> {
         self.set.iter().any(|(other, _)| other[..] == *id)
     }
 
-    fn reclaim(&mut self, id: &[u8]) {
-        self.put_back(id);
-        self.reclaimed.push(OwnerId::from_slice(id));
+    /// Takes back expired permits, as far as there are some, until so many are free. Returns whether it took any.
+    fn reclaim_until(&mut self, enough: i64) -> bool {
+        let before = self.reclaimed.len();
+        while self.free.is_some_and(|free| free < enough) {
+            let Some(id) = self.ended.next() else { break };
+            self.put_back(id);
+            self.reclaimed.push(OwnerId::from_slice(id));
+        }
+        self.reclaimed.len() > before
     }
 
     /// This id returns its permit.

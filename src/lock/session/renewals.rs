@@ -22,7 +22,7 @@ pub(super) type Number = u64;
 
 /// When a renewal is due, and when it is urgent, in milliseconds of the monotonic clock. In the order of urgency, which
 /// is not that of the due moments while bound leases have several lengths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moments {
     urgent_ms: u64,
     due_ms: u64,

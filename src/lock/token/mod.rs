@@ -235,6 +235,7 @@ impl Tokens {
         for source in self.sources.values_mut() {
             source.known = false;
         }
+        self.lost = IndexSet::default();
     }
 
     /// This server was a replica: its master may have handed out tokens from the very horizon that this process wrote,
@@ -300,11 +301,6 @@ impl Tokens {
         let source = self.source(domain);
         (source.known, source.stored) = (false, None);
         self.lost.insert(domain);
-    }
-
-    /// Drops the list of horizons to store again: the data was replaced by other data with its own horizons.
-    pub fn forget_lost(&mut self) {
-        self.lost = IndexSet::default();
     }
 
     /// Accepts a token in a lock's data, perhaps of another server, unless it is too far ahead: later tokens are above

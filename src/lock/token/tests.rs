@@ -282,7 +282,7 @@ fn a_horizon_that_could_not_be_stored_is_stored_with_the_next_token() {
     tokens.put_off(0);
     assert_eq!((tokens.pop_lost(), tokens.pop_lost()), (Some(0), None));
     tokens.put_off(0);
-    tokens.forget_lost();
+    tokens.forget();
     assert!(!tokens.has_lost(), "the data was replaced");
 }
 

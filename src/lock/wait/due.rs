@@ -125,12 +125,6 @@ impl Waiters {
         let lease = lease.map(|end| u64::try_from(end.saturating_sub(now.wall_ms)).unwrap_or(0));
         lease.into_iter().chain(self.windows.next_end(now)).min()
     }
-
-    pub(super) fn forget_idle_lease(&mut self, key: &KeyId) {
-        if self.waiting_on(key.as_ref()) == 0 {
-            self.set_lease(key.as_ref(), None);
-        }
-    }
 }
 
 /// Work on keys that is due.
@@ -284,7 +278,13 @@ impl Waiters {
         (self.turn, self.sort) = (user, sort);
         match sort {
             0 => self.unsettled.pop_of(user).map(|(key, ())| Due::Key(key)),
-            1 => self.pop_lease(user).map(Due::Key),
+            1 => {
+                let (_, key) = self.leases.pop_of(user)?;
+                if let Some(waited) = self.waited.get_mut(&key) {
+                    waited.lease_ms = None;
+                }
+                Some(Due::Key(key))
+            }
             2 => {
                 let request = self.unsettled_requests.pop_of(user);
                 request.map(|(id, ())| Due::Many(id))
@@ -301,15 +301,6 @@ impl Waiters {
     #[cfg(test)]
     pub fn begin_with_keys(&mut self) {
         self.sort = SORTS - 1;
-    }
-
-    /// The first key of this user whose lease is over.
-    fn pop_lease(&mut self, user: UserId) -> Option<KeyId> {
-        let (_, key) = self.leases.pop_of(user)?;
-        if let Some(waited) = self.waited.get_mut(&key) {
-            waited.lease_ms = None;
-        }
-        Some(key)
     }
 
     /// A grant at this key is due, but writes to it are refused at the moment.

@@ -9,7 +9,7 @@ use crate::lock::effect::{Cx, Effect, Outcome};
 use crate::lock::name::Resource;
 use crate::lock::stats::WaitStats;
 use crate::lock::wait::places::{At, Kept, Place, TimedOut};
-use crate::lock::wait::request::{Ending, EndsWith, PlaceId, Waiter, WaiterId};
+use crate::lock::wait::request::{Ending, PlaceId, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{KeyId, KeyRef, LockError, Mode, Now, UserId};
 
@@ -27,7 +27,7 @@ const ENDED_OF_USER: usize = 100;
 impl Waiters {
     /// Answers this error to every waiter of a key.
     pub fn fail_all(&mut self, key: KeyRef<'_>, error: &LockError, cx: &mut Cx<'_>) {
-        self.end_all(key, EndsWith::Failed(error.clone()), cx);
+        self.end_all(key, Outcome::Failed(error.clone()), cx);
     }
 
     /// `LOCK.BREAK ... PURGE`: the waiters under this name for another kind of resource are answered an error. Returns
@@ -69,7 +69,7 @@ impl Waiters {
     }
 
     /// Ends every waiter of a key, the first of them at once.
-    pub(crate) fn end_all(&mut self, key: KeyRef<'_>, with: EndsWith, cx: &mut Cx<'_>) {
+    pub(crate) fn end_all(&mut self, key: KeyRef<'_>, with: Outcome, cx: &mut Cx<'_>) {
         let Some((_, id, _)) = self.waited.get_full(&key) else {
             return;
         };
@@ -109,8 +109,9 @@ impl Waiters {
                 return;
             }
             *left = left.saturating_sub(self.places_count(request));
-            let waiter = self.remove(place);
-            self.end(waiter, &ending.with, cx);
+            if let Some(waiter) = self.remove(place) {
+                self.end(&waiter, &ending.with, cx);
+            }
         }
         match self.waiting_on(key.as_ref()) {
             0 => drop(self.clear(key.as_ref())),
@@ -118,15 +119,12 @@ impl Waiters {
         }
     }
 
-    fn end(&mut self, waiter: Option<Waiter>, with: &EndsWith, cx: &mut Cx<'_>) {
-        match (waiter, with) {
-            (Some(waiter), EndsWith::Open) => {
-                self.count_wait(&waiter, cx.now);
-                cx.answer(&waiter, Outcome::Open);
-            }
-            (waiter, EndsWith::Failed(error)) => self.fail(waiter, error, cx),
-            (None, EndsWith::Open) => {}
+    fn end(&mut self, waiter: &Waiter, with: &Outcome, cx: &mut Cx<'_>) {
+        match with {
+            Outcome::Open => self.count_wait(waiter, cx.now),
+            _ => self.stats_of_waiter(waiter).waits_failed += 1,
         }
+        cx.answer(waiter, with.clone());
     }
 }
 
@@ -226,8 +224,7 @@ impl Waiters {
         cx: &mut Cx<'_>,
     ) {
         for waiter in waiters {
-            self.stats_of_waiter(&waiter).waits_failed += 1;
-            cx.answer(&waiter, Outcome::Failed(error.clone()));
+            self.end(&waiter, &Outcome::Failed(error.clone()), cx);
         }
     }
 

@@ -56,12 +56,12 @@ impl Waiters {
 
     /// Tickets on this server.
     pub fn tickets(&self) -> usize {
-        self.places.tickets()
+        self.places.tickets
     }
 
     /// Places of tickets.
     pub fn ticket_places(&self) -> usize {
-        self.places.live_tickets()
+        self.places.used().tickets
     }
 
     /// What the fullest user has, in percent of what it may have, for `INFO lock`: one of 100 is refused more. O(N) in

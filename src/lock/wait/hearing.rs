@@ -257,15 +257,6 @@ pub(crate) enum Next {
     Nothing,
 }
 
-/// What follows for the request at the head of a queue.
-enum Prospect {
-    Grant,
-    Ask,
-    /// Its wait has run out.
-    Over,
-    Unheard,
-}
-
 impl Waiters {
     /// The first place whose wait has not run out: the next to be granted. Requests before it whose wait is over are
     /// answered nil, and tickets that are not heard are passed over; their places are kept. `None` as well if
@@ -293,16 +284,15 @@ impl Waiters {
                 }
                 return Next::Nothing;
             };
-            let request = waiter.id;
+            let (request, is_over) = (waiter.id, waiter.is_over(cx.now));
             if !self.passed.has_room(cx.now) {
                 return Next::Later;
             }
-            let is_over = match self.prospect(key, place, cx.now) {
-                Prospect::Grant => return Next::Place(place),
-                Prospect::Ask => return Next::Ask(place),
-                Prospect::Over => true,
-                Prospect::Unheard => false,
-            };
+            match self.may_be_granted(key, place, cx.now) {
+                Some(true) => return Next::Place(place),
+                None => return Next::Ask(place),
+                Some(false) => {}
+            }
             let places = self.places_count(request);
             self.passed.add(places, cx.now);
             let fate = Fate::Kept {
@@ -321,7 +311,7 @@ impl Waiters {
     /// queues: its wait has not run out, and the shell was asked for each key ([`Waiters::holder_to_ask`]).
     pub(crate) fn holder_may_be_granted(&self, request: WaiterId, now: Now) -> bool {
         let may_be = |(key, place): &(KeyId, PlaceId)| {
-            matches!(self.prospect(key.as_ref(), *place, now), Prospect::Grant)
+            self.may_be_granted(key.as_ref(), *place, now) == Some(true)
         };
         self.places_of(request).iter().all(may_be)
     }
@@ -341,19 +331,13 @@ impl Waiters {
         self.passed = Passed::default();
     }
 
-    /// What follows for the request at the head of a queue.
-    fn prospect(&self, key: KeyRef<'_>, place: PlaceId, now: Now) -> Prospect {
-        let (Some(waited), Some(waiter)) = (self.waited.get(&key), self.places.waiter(place))
-        else {
-            return Prospect::Grant;
-        };
-        if waiter.is_over(now) {
-            return Prospect::Over;
-        }
-        match waited.is_heard(waiter, now) {
-            Some(true) => Prospect::Grant,
-            Some(false) => Prospect::Unheard,
-            None => Prospect::Ask,
+    /// Whether the request at this place may be granted: its wait has not run out, and it is heard. `None` if that is to
+    /// be asked.
+    fn may_be_granted(&self, key: KeyRef<'_>, place: PlaceId, now: Now) -> Option<bool> {
+        let (waited, waiter) = (self.waited.get(&key)?, self.places.waiter(place)?);
+        match waiter.is_over(now) {
+            true => Some(false),
+            false => waited.is_heard(waiter, now),
         }
     }
 }

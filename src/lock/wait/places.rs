@@ -43,7 +43,7 @@ pub(crate) struct Places {
     /// The notes of requests, of those that have one, by their places.
     notes: HashMap<Slot, Box<[u8]>, BuildHasherDefault<OwnNumber>>,
     /// Requests that wait with a ticket.
-    tickets: usize,
+    pub(super) tickets: usize,
     used: Usage,
     users: HashMap<UserId, OfUser, BuildHasherDefault<OwnNumber>>,
     secret: Secret,
@@ -65,11 +65,6 @@ impl Places {
         self.used.parked + self.used.tickets
     }
 
-    /// Live places of tickets.
-    pub fn live_tickets(&self) -> usize {
-        self.used.tickets
-    }
-
     /// What all places use.
     pub fn used(&self) -> Usage {
         self.used
@@ -89,11 +84,6 @@ impl Places {
     /// Requests.
     pub fn requests(&self) -> usize {
         self.by_request.len()
-    }
-
-    /// Requests with a ticket.
-    pub fn tickets(&self) -> usize {
-        self.tickets
     }
 
     /// Asserts that the usages are the sums of those of the places.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::lock::name::Resource;
 use crate::lock::wait::arena::Slot;
 use crate::lock::wait::ticket::{Channel, Ticket};
-use crate::lock::{KeyId, Lease, LockError, Mode, Now, UserId};
+use crate::lock::{KeyId, Lease, Mode, Now, Outcome, UserId};
 
 /// The number of a request that waits, shared with the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -189,18 +189,9 @@ pub(crate) struct ReentryTerms {
     pub names_lease: bool,
 }
 
-/// The waiters up to this place end with this outcome.
+/// The waiters of a key up to this place end with this outcome: an error, or the opening of a latch.
 #[derive(Debug, Clone)]
 pub(crate) struct Ending {
     pub last: Seq,
-    pub with: EndsWith,
-}
-
-/// The outcome of all waiters of a key.
-#[derive(Debug, Clone)]
-pub(crate) enum EndsWith {
-    /// An error.
-    Failed(LockError),
-    /// The opening of a latch.
-    Open,
+    pub with: Outcome,
 }

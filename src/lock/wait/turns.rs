@@ -120,7 +120,7 @@ impl<T: Clone + Eq + Hash, V, S: BuildHasher> Turns<T, V, S> {
 }
 
 /// The turns of the users with due items.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Round<M> {
     /// Nothing is due before this moment. It may be too early, as long as no round has been begun since a removal.
     earliest: Option<M>,
@@ -129,17 +129,6 @@ pub(crate) struct Round<M> {
     /// The moment for which these users were found, in milliseconds of the monotonic clock: others may be due later.
     begun_ms: u64,
     last: UserId,
-}
-
-impl<M> Default for Round<M> {
-    fn default() -> Round<M> {
-        Round {
-            earliest: None,
-            users: Vec::new(),
-            begun_ms: 0,
-            last: UserId::UNKNOWN,
-        }
-    }
 }
 
 impl<M: Copy + Ord> Round<M> {
@@ -213,7 +202,7 @@ pub(crate) struct Agenda<M, T> {
     round: Round<M>,
 }
 
-impl<M, T> Default for Agenda<M, T> {
+impl<M: Default, T> Default for Agenda<M, T> {
     fn default() -> Agenda<M, T> {
         Agenda {
             users: BTreeMap::new(),

@@ -298,7 +298,7 @@ impl Waiters {
     ) -> (KeyId, PlaceId) {
         let id = self.id_of(key);
         waiter.resource = key.resource;
-        let mode = waiter.mode;
+        let is_write = waiter.mode == Mode::Write;
         waiter.since_ms = self.continues(place, waiter.since_ms);
         let (places, waited) = (&mut self.places, self.waited.entry(id.clone()).or_default());
         waited.forget_heard(&waiter);
@@ -318,7 +318,10 @@ impl Waiters {
                 waited.queue.push(places, at, (owner, waiter), is_first)
             }
         };
-        waited.search_places.set_mode(place, mode);
+        if is_write {
+            let writers = &mut waited.search_places.writers;
+            writers.insert(place.seq, place.slot);
+        }
         self.waits(place);
         (id, place)
     }
@@ -574,7 +577,9 @@ impl Waiters {
         if is_taken {
             return waiter;
         }
-        self.forget_idle_lease(&key);
+        if waited.queue.live() == 0 {
+            self.set_lease(key.as_ref(), None);
+        }
         if kept.is_none() {
             self.drop_if_empty(&key);
         }
