@@ -50,7 +50,7 @@ pub struct Settings {
 ///
 /// A method of `Locks` may change [`Shared`] and the state of locks; that of semaphores and latches only if it is in
 /// `server_events.rs`. Methods of [`Semaphores`] and [`Latches`] change these, and [`Shared`] if it is an argument.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Locks {
     /// What all kinds of resource share.
     pub shared: Shared,
@@ -83,19 +83,9 @@ impl Locks {
     /// An empty server, a node of a cluster or none, without settings: nothing may wait yet.
     pub fn new(in_cluster: bool) -> Locks {
         Locks {
-            shared: Shared::default(),
-            sems: Semaphores::default(),
-            latches: Latches::default(),
-            stats: Stats::default(),
-            holds: Histogram::default(),
-            session_holds: Histogram::default(),
             detects_deadlocks: true,
             in_cluster,
-            unverified: Turns::default(),
-            verifies: false,
-            tracked: TrackedGrants::default(),
-            rechecks: Turns::default(),
-            had_shared: false,
+            ..Locks::default()
         }
     }
 

@@ -296,31 +296,21 @@ impl Resource {
 
 /// One for each kind of resource.
 #[derive(Debug, Default)]
-pub struct Each<T> {
-    lock: T,
-    semaphore: T,
-    latch: T,
-}
+pub struct Each<T>([T; Resource::ALL.len()]);
 
+#[allow(clippy::indexing_slicing)] // There is one for each.
 impl<T> Index<Resource> for Each<T> {
     type Output = T;
 
     fn index(&self, resource: Resource) -> &T {
-        match resource {
-            Resource::Lock => &self.lock,
-            Resource::Semaphore => &self.semaphore,
-            Resource::Latch => &self.latch,
-        }
+        &self.0[resource as usize]
     }
 }
 
+#[allow(clippy::indexing_slicing)]
 impl<T> IndexMut<Resource> for Each<T> {
     fn index_mut(&mut self, resource: Resource) -> &mut T {
-        match resource {
-            Resource::Lock => &mut self.lock,
-            Resource::Semaphore => &mut self.semaphore,
-            Resource::Latch => &mut self.latch,
-        }
+        &mut self.0[resource as usize]
     }
 }
 

@@ -135,10 +135,10 @@ impl Locks {
     /// The owners whose fields a settling reads by name: those of undelivered grants, and the first waiter, if it asks
     /// for WRITE, because it may be a reader.
     pub fn owners_to_settle(&self, key: KeyRef<'_>) -> Vec<OwnerId> {
-        let undone = self.shared.in_flight.undone(key).into_iter().flatten();
-        let undone = undone.map(|undone| &undone.owner[..]);
-        let owners = undone.chain(self.shared.waiters.first_writer(key));
-        owners.map(OwnerId::from_slice).collect()
+        let mut owners = self.shared.in_flight.undone_owners(key);
+        let writer = self.shared.waiters.first_writer(key);
+        owners.extend(writer.map(OwnerId::from_slice));
+        owners
     }
 
     /// The content of the key after the decision, if it grants nothing.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use crate::lock::name::{swap, KeyMap, OwnerAt, OwnerAtRef, OwnerMap, OwnerSet};
 use crate::lock::table::{give_back, step_below};
-use crate::lock::{Acquire, KeyId, KeyRef, Mode, Now, Resource, Token};
+use crate::lock::{Acquire, BoundRef, KeyId, KeyRef, Mode, Now, Resource, Token};
 
 /// A grant is not tracked if the names in its entry (of the key, and in some tables of the owner) have more bytes than
 /// this together: so the number of tracked grants bounds their memory.
@@ -100,9 +100,14 @@ impl TrackedGrants {
         }
     }
 
-    /// Records that the lease of a WRITE grant may have become longer.
-    pub fn writer_extended(&mut self, key: KeyRef<'_>, deadline_ms: i64) {
-        if let Some(tracked) = self.table.get_mut(&key) {
+    /// Records that the lease of a READ or WRITE grant of this owner may have become longer.
+    pub fn extended(&mut self, what: BoundRef<'_>, deadline_ms: i64) {
+        let BoundRef { mode, key, owner } = what;
+        let tracked = match mode {
+            Mode::Read => self.by_owner.get_mut(&OwnerAtRef { key, owner }),
+            _ => self.table.get_mut(&key),
+        };
+        if let Some(tracked) = tracked {
             tracked.deadline_ms = tracked.deadline_ms.max(deadline_ms);
         }
     }

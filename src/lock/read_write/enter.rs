@@ -106,7 +106,7 @@ impl Locks {
         match holds {
             Some(_) => {
                 self.stats.reentries += 1;
-                self.extend_tracked(view.key, to, end_ms);
+                self.tracked.extended(what, end_ms);
             }
             None => {
                 self.untrack_former(view, &lock, to, cx);
@@ -165,19 +165,6 @@ impl Locks {
             is_fresh: true,
             lock: Some(lock),
         })
-    }
-
-    /// A re-entry never shortens a lease.
-    fn extend_tracked(&mut self, key: KeyRef<'_>, to: &Acquire<'_>, end_ms: i64) {
-        match to.mode {
-            Mode::Read => {
-                let known = self.tracked.of(key, to.owner);
-                if known.is_some_and(|known| known.deadline_ms < end_ms) {
-                    self.tracked.renewed_of(key, to.owner, end_ms);
-                }
-            }
-            _ => self.tracked.writer_extended(key, end_ms),
-        }
     }
 
     /// Ends the tracked grants that must have ended unnoticed before a fresh hold.

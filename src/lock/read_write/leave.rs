@@ -226,7 +226,8 @@ impl Locks {
         let mut lock = present.clone();
         if mode == Mode::Write {
             lock.reach(end_ms, cx);
-            self.tracked.writer_extended(view.key, end_ms);
+            let what = BoundRef::lock(mode, view.key, owner);
+            self.tracked.extended(what, end_ms);
         } else if lock
             .reader(owner, now)
             .is_some_and(|reader| reader.until_ms < end_ms)

@@ -537,26 +537,18 @@ impl Sessions {
 
     /// Rebuilds the indexes from the bindings. Called after a caught bug, which may have interrupted any change.
     pub fn reindex(&mut self) {
-        let numbers = || self.bindings.iter();
-        let mut renewals = Renewals::default();
-        numbers().for_each(|(number, binding)| {
+        let (mut renewals, mut by_user) = (Renewals::default(), CountByUser::default());
+        let mut ended: BTreeMap<UserId, VecDeque<BTreeSet<Number>>> = BTreeMap::new();
+        for (number, binding) in &self.bindings {
             renewals.add(binding.user, binding.moments, *number);
-        });
-        self.renewals = renewals;
-        let over = numbers().filter(|(_, binding)| self.is_over(binding));
-        let mut ended: BTreeMap<UserId, BTreeSet<Number>> = BTreeMap::new();
-        for (number, binding) in over {
-            ended.entry(binding.user).or_default().insert(*number);
+            by_user.add(binding.user);
+            if self.is_over(binding) {
+                let holds = BTreeSet::from([*number]);
+                ended.entry(binding.user).or_default().push_back(holds);
+            }
         }
-        let ended = ended.into_iter();
-        self.ended = ended
-            .map(|(user, holds)| (user, VecDeque::from([holds])))
-            .collect();
+        (self.renewals, self.by_user, self.ended) = (renewals, by_user, ended);
         self.refused.clear();
-        self.by_user = CountByUser::default();
-        for binding in self.bindings.values() {
-            self.by_user.add(binding.user);
-        }
     }
 
     /// Removes a binding from every table but `names` (and `ended`, where unknown numbers are skipped).

@@ -138,37 +138,6 @@ impl Channels {
         Ticket { channel, tag }
     }
 
-    /// The next channels of this round, some at a time.
-    pub fn next_to_ask(&mut self, most: usize, now_ms: u64) -> Vec<Rc<Channel>> {
-        if self.left == 0 && now_ms >= self.round_ms + Channels::ROUND_MS {
-            (self.left, self.round_ms) = (self.by_name.len(), now_ms);
-        }
-        let range = step_below(self.left, self.by_name.len(), most);
-        self.left = range.start;
-        let channels = self.by_name.get_range(range);
-        channels
-            .into_iter()
-            .flat_map(|channels| channels.values().cloned())
-            .collect()
-    }
-
-    /// Whether this channel has had no subscriber for the grace time: then it is not found by its name any more.
-    pub fn is_over(
-        &mut self,
-        channel: &Channel,
-        is_subscribed: bool,
-        (now_ms, grace_ms): (u64, u64),
-    ) -> bool {
-        let silent_ms = channel.silent_ms.get().unwrap_or(now_ms);
-        channel.silent_ms.set((!is_subscribed).then_some(silent_ms));
-        let is_over = !is_subscribed && now_ms >= silent_ms + grace_ms;
-        if is_over {
-            channel.is_over.set(true);
-            self.by_name.swap_remove(channel.name());
-        }
-        is_over
-    }
-
     /// Looks at the next channels of an endless walk, and drops those without tickets.
     pub fn drop_unused(&mut self, most: usize) {
         if self.unseen == 0 {
@@ -220,13 +189,30 @@ enum Gone {
 impl Waiters {
     /// The next channels of tickets of which the shell is to say whether they have a subscriber, `most` at most.
     pub fn channels_to_ask(&mut self, most: usize, now: Now) -> Vec<Rc<Channel>> {
-        self.channels.next_to_ask(most, now.mono_ms)
+        let Channels {
+            by_name,
+            left,
+            round_ms,
+            ..
+        } = &mut self.channels;
+        if *left == 0 && now.mono_ms >= *round_ms + Channels::ROUND_MS {
+            (*left, *round_ms) = (by_name.len(), now.mono_ms);
+        }
+        let range = step_below(*left, by_name.len(), most);
+        *left = range.start;
+        let channels = by_name.get_range(range).into_iter();
+        channels
+            .flat_map(|channels| channels.values().cloned())
+            .collect()
     }
 
-    /// The shell's answer.
+    /// The shell's answer. A channel that has had no subscriber for the grace time is not found by its name any more.
     pub fn learn_channel(&mut self, channel: &Channel, is_subscribed: bool, now: Now) {
-        let moments = (now.mono_ms, self.grace.ms);
-        if self.channels.is_over(channel, is_subscribed, moments) {
+        let silent_ms = channel.silent_ms.get().unwrap_or(now.mono_ms);
+        channel.silent_ms.set((!is_subscribed).then_some(silent_ms));
+        if !is_subscribed && now.mono_ms >= silent_ms + self.grace.ms {
+            channel.is_over.set(true);
+            self.channels.by_name.swap_remove(channel.name());
             self.sweep.begin();
         }
     }
