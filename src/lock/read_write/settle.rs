@@ -193,8 +193,7 @@ impl Locks {
 
     /// The hold that a waiting request on several keys asks for at each of them.
     pub fn pending_request(&self, request: WaiterId) -> Option<PendingRequest> {
-        let (_, place) = self.shared.waiters.places_of(request).into_iter().next()?;
-        let (owner, waiter) = self.shared.waiters.at(place)?;
+        let (owner, waiter) = self.shared.waiters.request(request)?;
         Some(PendingRequest {
             request,
             mode: waiter.mode,

@@ -278,10 +278,7 @@ impl Waiters {
         }
         loop {
             let Some((place, waiter)) = self.first_live(key) else {
-                if let Some((id, _)) = self.waited.get_key_value(&key) {
-                    let id = id.clone();
-                    self.drop_if_empty(&id);
-                }
+                self.drop_if_empty(key);
                 return Next::Nothing;
             };
             let (request, is_over) = (waiter.id, waiter.is_over(cx.now));

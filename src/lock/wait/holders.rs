@@ -22,8 +22,7 @@ impl Waiters {
     /// queue, or a request on several keys.
     pub fn may_upgrade(&self, key: KeyRef<'_>, owner: &[u8]) -> bool {
         let is_waited = self.waiting_on(key) > 0;
-        let place = is_waited.then(|| self.places.of(key, owner)).flatten();
-        let waiter = place.and_then(|place| self.places.waiter(place));
+        let waiter = is_waited.then(|| self.waiter_of(key, owner)).flatten();
         let is_next = |request| {
             self.is_multi_key(request)
                 || self

@@ -149,9 +149,8 @@ impl Waiters {
 
     /// The user of a request that waits.
     pub fn user_of_request(&self, request: WaiterId) -> UserId {
-        let place = self.places.of_request(request);
-        let waiter = place.and_then(|place| self.places.waiter(place));
-        waiter.map_or(UserId::UNKNOWN, |waiter| waiter.user)
+        let request = self.request(request);
+        request.map_or(UserId::UNKNOWN, |(_, waiter)| waiter.user)
     }
 
     /// The indices of the keys that are to be read next of a scheduled request. All of them: perhaps it can be granted.

@@ -250,13 +250,10 @@ impl Places {
         };
         self.used = self.used.minus(usage);
         if let Entry::Occupied(mut of_user) = self.users.entry(user) {
-            let OfUser {
-                usage: used,
-                deadlines,
-            } = of_user.get_mut();
-            *used = used.minus(usage);
-            self.timed -= usize::from(deadlines.remove(&mut self.arena, slot));
-            if *used == Usage::default() {
+            let own = of_user.get_mut();
+            own.usage = own.usage.minus(usage);
+            self.timed -= usize::from(own.deadlines.remove(&mut self.arena, slot));
+            if own.usage == Usage::default() {
                 of_user.remove();
             }
         }
@@ -415,14 +412,9 @@ impl Places {
 
     /// The kept places.
     pub fn kept(&self) -> Vec<PlaceId> {
-        let empty = |slot: &Slot| {
-            self.arena
-                .get(*slot)
-                .is_some_and(|at| at.waiter().is_none())
-        };
         let users = self.users.values();
         let kept = users.flat_map(|of_user| of_user.deadlines.slots());
-        let kept = kept.filter(empty);
+        let kept = kept.filter(|slot| self.request_at(*slot).is_none());
         kept.filter_map(|slot| self.id(slot)).collect()
     }
 }

@@ -241,18 +241,11 @@ impl Waiters {
             if left == 0 {
                 break;
             }
-            sweep = match (is_there, sweep.again) {
-                (true, _) => Sweep {
-                    at: Some(chunk + 1),
-                    ..sweep
-                },
-                (false, true) => Sweep {
-                    at: Some(0),
-                    again: false,
-                    ..sweep
-                },
-                (false, false) => Sweep::default(),
-            };
+            match (is_there, sweep.again) {
+                (true, _) => sweep.at = Some(chunk + 1),
+                (false, true) => (sweep.at, sweep.again) = (Some(0), false),
+                (false, false) => sweep = Sweep::default(),
+            }
         }
         self.sweep = sweep;
     }

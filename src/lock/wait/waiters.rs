@@ -130,24 +130,18 @@ impl Waiters {
         if keys.iter().map(|key| key.name.len()).sum::<usize>() > LONGEST_WAIT {
             return Err(LockError::LongWait);
         }
-        let Acquire {
-            owner,
-            user,
-            notify,
-            ..
-        } = *req;
-        let is_ticket = notify.is_some();
-        let notify = notify.map_or(0, |notify| notify.len());
-        let names = owner.len() + notify + req.note.map_or(0, <[u8]>::len);
+        let is_ticket = req.notify.is_some();
+        let notify = req.notify.map_or(0, |notify| notify.len());
+        let names = req.owner.len() + notify + req.note.map_or(0, <[u8]>::len);
         let place = |key: &KeyRef<'_>| Usage::place(is_ticket, key.name.len() + names);
         let needs = keys.iter().map(place).fold(Usage::default(), Usage::plus);
-        let freed = replaced.iter().map(|older| self.usage_of(*older, user));
+        let freed = replaced.iter().map(|older| self.usage_of(*older, req.user));
         let needs = needs.without(freed.fold(Usage::default(), Usage::plus));
         let is_full = |key: &KeyRef<'_>| {
             self.parked_on(*key) >= self.limits.max_waiters_per_key
-                && self.kind_of(*key, owner) != Some(false)
+                && self.kind_of(*key, req.owner) != Some(false)
         };
-        let is_excluded = self.limits.exclude(self.used_by(user), needs);
+        let is_excluded = self.limits.exclude(self.used_by(req.user), needs);
         if is_excluded || (!is_ticket && keys.iter().any(is_full)) {
             if let Some(key) = keys.first() {
                 self.stats[key.resource].busy += 1;
@@ -219,7 +213,7 @@ impl Waiters {
     }
 
     /// The owner's waiter on this key.
-    fn waiter_of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&Waiter> {
+    pub(super) fn waiter_of(&self, key: KeyRef<'_>, owner: &[u8]) -> Option<&Waiter> {
         self.places.waiter(self.places.of(key, owner)?)
     }
 
@@ -581,7 +575,7 @@ impl Waiters {
             self.set_lease(key.as_ref(), None);
         }
         if kept.is_none() {
-            self.drop_if_empty(&key);
+            self.drop_if_empty(key.as_ref());
         }
         if settles {
             self.schedule_settle(key.as_ref());
@@ -598,18 +592,15 @@ impl Waiters {
         self.count_kept(key.as_ref(), &kept);
         let waited = self.waited.get_mut(&key)?;
         waited.queue.remove(&mut self.places, place);
-        self.drop_if_empty(&key);
+        self.drop_if_empty(key.as_ref());
         None
     }
 
-    pub(super) fn drop_if_empty(&mut self, key: &KeyId) {
-        if self
-            .waited
-            .get(key)
-            .is_some_and(|waited| waited.queue.is_empty())
-        {
-            self.set_lease(key.as_ref(), None);
-            self.waited.swap_remove(key);
+    pub(super) fn drop_if_empty(&mut self, key: KeyRef<'_>) {
+        let waited = self.waited.get(&key);
+        if waited.is_some_and(|waited| waited.queue.is_empty()) {
+            self.set_lease(key, None);
+            self.waited.swap_remove(&key);
             give_back(&mut self.waited);
         }
     }
