@@ -41,9 +41,9 @@ pub fn decide_all<T>(
     (result, all)
 }
 
-/// Carries out a command's decision about these keys, with a list of effects for each: first the changes, in order,
-/// then, with the keys closed, the answers, events and messages. Receivers of events run at once and may change the
-/// keys.
+/// Carries out a command's decision about these keys, with as many lists of effects, in the order of the keys: first
+/// the changes, then, with the keys closed, the answers, events and messages. Receivers of events run at once and may
+/// change the keys.
 ///
 /// # Errors
 /// When the server refuses a change: see [`refused`].

@@ -185,7 +185,7 @@ fn give_up_locks(
         }
         return Ok(ended + dropped);
     }
-    // What is wrong with one key keeps no other.
+    // One key has an error: the others are released all the same.
     let each = noted.iter().map(|name| end_holds(ctx, *name, owner));
     let each: Vec<_> = each.collect();
     each.into_iter()

@@ -300,7 +300,7 @@ pub(super) fn of_core() -> lock::Settings {
     }
 }
 
-/// The lease of an acquire or a renewal without `LEASE`, in milliseconds.
+/// The lease of an acquire or a renewal without `EX` and `PX`, in milliseconds.
 pub fn default_lease_ms() -> i64 {
     DEFAULT_LEASE.get().min(MAX_LEASE.get())
 }
