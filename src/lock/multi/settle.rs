@@ -11,7 +11,7 @@ use crate::lock::request::Acquire;
 use crate::lock::state::View;
 use crate::lock::wait::hearing::Asked;
 use crate::lock::wait::request::{Look, PlaceId, ReentryTerms, Waiter, WaiterId};
-use crate::lock::{KeyId, KeyState, Mode, Now};
+use crate::lock::{KeyId, KeyState, LockError, Mode, Now};
 
 impl Locks {
     /// Whether a waiting request on several keys can be granted with the keys in these states; `None`: one of them
@@ -93,7 +93,7 @@ impl Locks {
             names_lease,
             ..Acquire::of_waiter(&owner, &waiter, None)
         };
-        if !self.all_are_free(&waiter, views, &req, now, fx) {
+        if !self.look_at_all(&waiter, views, &req, now, fx) {
             return true;
         }
         let obstacle = self.obstacle(views, &req, now);
@@ -145,10 +145,11 @@ impl Locks {
         true
     }
 
-    /// Whether this request can be granted at every key: the owner holds the key, or the key is free and the request is
-    /// first in its queue. Where the owner holds all keys, a ticket that is not heard waits for the end of a hold, and
-    /// a request whose wait has run out waits for the timer that ends it.
-    fn all_are_free(
+    /// Looks at every key of a waiting request, and notes what it found. Returns whether the request can be granted at
+    /// each: the owner holds the key, or the key is free and the request is first in its queue. Where the owner holds
+    /// all keys, a ticket that is not heard waits for the end of a hold, and a request whose wait has run out waits for
+    /// the timer that ends it. An error at a key ends waits there.
+    fn look_at_all(
         &mut self,
         waiter: &Waiter,
         views: &[View<'_>],
@@ -156,56 +157,79 @@ impl Locks {
         now: Now,
         fx: &mut [Effects],
     ) -> bool {
-        let (mut all_free, mut holds_all) = (true, true);
-        let mut look = Look::default();
-        for (at, (view, fx)) in views.iter().zip(fx).enumerate() {
-            let is_first_excluded = matches!(look, Look::Free { .. });
-            match compatibility(&view.state, req.mode, req.owner, now) {
-                Ok(Compatibility::Mine(_) | Compatibility::Within) => {}
-                // Another key excludes the grant: no ticket was asked for.
-                Ok(Compatibility::Free) if view.fence.is_none() => all_free = false,
-                Ok(Compatibility::Free) => {
-                    holds_all = false;
-                    let first = self
-                        .shared
-                        .waiters
-                        .next_to_grant(view.key, &mut Cx::new(now, fx));
-                    let first = first.and_then(|place| self.shared.waiters.at(place));
-                    let is_free = first.is_some_and(|(_, first)| first.id == waiter.id)
-                        && !self.shared.waiters.windows.is_open(view.key, now);
-                    all_free &= is_free;
-                    if !is_free && is_first_excluded {
-                        look = Look::Excluded(at);
-                    }
-                }
-                Ok(Compatibility::Blocked) => {
-                    self.note_holders(view.key, &view.state, now);
-                    all_free = false;
-                    if is_first_excluded {
-                        look = Look::Excluded(at);
-                    }
-                }
+        let mut found = Vec::with_capacity(views.len());
+        for (view, fx) in views.iter().zip(fx) {
+            let cx = &mut Cx::new(now, fx);
+            match self.look_at_key(waiter, view, req, cx) {
+                Ok(one) => found.push(one),
                 Err(error) => {
                     if view.state.check_is_lock().is_err() {
-                        self.shared
-                            .waiters
-                            .fail_all(view.key, &error, &mut Cx::new(now, fx));
+                        self.shared.waiters.fail_all(view.key, &error, cx);
                     } else {
                         // A lock of another kind than this request asks for; other requests may wait for that kind.
-                        self.dismiss(waiter.id, &error, &mut Cx::new(now, fx));
+                        self.dismiss(waiter.id, &error, cx);
                     }
                     return false;
                 }
             }
         }
+        let excluded = found.iter().position(|one| *one == Found::Excluded);
+        let look = excluded.map_or_else(Look::default, Look::Excluded);
         self.shared.waiters.set_look(waiter.id, look);
-        if all_free && holds_all && !self.shared.waiters.holder_may_be_granted(waiter.id, now) {
+        let holds_all = found.iter().all(|one| *one == Found::Own);
+        if holds_all && !self.shared.waiters.holder_may_be_granted(waiter.id, now) {
             // Without settling them: this is the request that each of them would be settled for.
             for view in views {
                 self.record_holders(view.key, &view.state, now);
             }
             return false;
         }
-        all_free && self.shared.waiters.is_waiting(waiter.id)
+        let is_granted = |one: &Found| matches!(one, Found::Own | Found::Next);
+        found.iter().all(is_granted) && self.shared.waiters.is_waiting(waiter.id)
     }
+
+    /// Looks at one key.
+    ///
+    /// # Errors
+    /// When the key is not one that this request can take.
+    fn look_at_key(
+        &mut self,
+        waiter: &Waiter,
+        view: &View<'_>,
+        req: &Acquire<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Found, LockError> {
+        let now = cx.now;
+        match compatibility(&view.state, req.mode, req.owner, now)? {
+            Compatibility::Mine(_) | Compatibility::Within => Ok(Found::Own),
+            Compatibility::Free if view.fence.is_none() => Ok(Found::Unasked),
+            Compatibility::Free => {
+                let waiters = &mut self.shared.waiters;
+                let first = waiters.next_to_grant(view.key, cx);
+                let first = first.and_then(|place| waiters.at(place));
+                let is_next = first.is_some_and(|(_, first)| first.id == waiter.id);
+                Ok(match is_next && !waiters.windows.is_open(view.key, now) {
+                    true => Found::Next,
+                    false => Found::Excluded,
+                })
+            }
+            Compatibility::Blocked => {
+                self.note_holders(view.key, &view.state, now);
+                Ok(Found::Excluded)
+            }
+        }
+    }
+}
+
+/// What a look at a key of a waiting request has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// The request's owner holds it.
+    Own,
+    /// It is free, and the request is the next.
+    Next,
+    /// It is free, and no waiter was asked for, because another key excludes the grant.
+    Unasked,
+    /// It is held, or free for another request or one of Redisson's clients.
+    Excluded,
 }
