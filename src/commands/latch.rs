@@ -69,7 +69,7 @@ impl Command for Down {
         acl: c"write fast",
         key: Some(access::DELETE),
         arity: -2,
-        summary: c"Counts a latch down and lets everybody in when nothing is left",
+        summary: c"Counts a latch down, and answers all waiters when nothing is left",
         complexity: c"O(1), O(N) in the number of waiters when it opens",
         args: &[KEY, optional(c"n", ArgKind::Integer)],
         help: &["Count it down; at 0 it opens. Returns what is left."],
