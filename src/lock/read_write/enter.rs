@@ -90,11 +90,13 @@ impl Locks {
             None => self.mint(view, cx)?,
         };
         let what = BoundRef::lock(to.mode, view.key, to.owner);
-        let bound = self.bound_token(what, (to.mode, &lock), cx.now);
-        let sessions = &mut self.shared.sessions;
         let end_ms = match holds {
-            Some(_) => sessions.lease_end_after_reentry(what, to, (bound, token), cx.now),
-            None => sessions.lease_end(to, cx.now),
+            Some(_) => {
+                let tokens = (self.bound_token(what, (to.mode, &lock), cx.now), token);
+                let sessions = &mut self.shared.sessions;
+                sessions.lease_end_after_reentry(what, to, tokens, cx.now)
+            }
+            None => self.shared.sessions.lease_end(to, cx.now),
         };
         let since = former.and_then(|_| Some(lock.token_record.as_ref()?.since));
         self.prune(view.key, &mut lock, cx);

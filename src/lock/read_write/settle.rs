@@ -150,14 +150,11 @@ impl Locks {
         readers: usize,
         now: Now,
     ) -> Vec<PendingRequest> {
-        let queue = self
-            .shared
-            .waiters
-            .queue(key)
-            .into_iter()
-            .flat_map(|queue| queue.iter())
-            .take(PASSED_AT_ONCE + readers);
-        let mut living = queue.filter(|(_, waiter)| !waiter.is_over(now)).peekable();
+        let waiters = self.shared.waiters.waiters_at(key);
+        let waiters = waiters.take(PASSED_AT_ONCE + readers);
+        let mut living = waiters
+            .filter(|(_, waiter)| !waiter.is_over(now))
+            .peekable();
         let mode = match living.peek() {
             Some((first, waiter)) if may_enter(rest, waiter.mode, first, now) => waiter.mode,
             _ => return Vec::new(),
@@ -181,10 +178,8 @@ impl Locks {
     /// Whether the next waiter may need sibling keys. Waiters before it whose waits are over are still in the queue, so
     /// it is any of the waiters up to the first whose wait is not over.
     pub fn next_may_need_siblings(&self, key: KeyRef<'_>, now: Now) -> bool {
-        let queue = self.shared.waiters.queue(key).into_iter();
-        let mut waiters = queue
-            .flat_map(|queue| queue.iter().map(|(_, waiter)| waiter))
-            .take(PASSED_AT_ONCE + 1);
+        let waiters = self.shared.waiters.waiters_at(key);
+        let mut waiters = waiters.map(|(_, waiter)| waiter).take(PASSED_AT_ONCE + 1);
         let is_shared = |mode| mode != Mode::Exclusive;
         waiters
             .find(|waiter| is_shared(waiter.mode) || !waiter.is_over(now))

@@ -95,8 +95,7 @@ impl Waiters {
 
     /// The number of permits with which the first waiter that names one creates the semaphore.
     fn limit(&self, key: KeyRef<'_>) -> Option<NonZeroU32> {
-        let mut queue = self.queue(key)?.iter();
-        queue.find_map(|(_, waiter)| waiter.limit)
+        self.waiters_at(key).find_map(|(_, waiter)| waiter.limit)
     }
 }
 

@@ -165,25 +165,8 @@ impl Sessions {
         self.stats.session_losses += u64::from(ended.is_some());
     }
 
-    /// The owner has used its hold without asking for a session: a binding ends if the request names a lease, and stays
-    /// otherwise. Returns whether the hold is bound afterwards.
-    pub(crate) fn keep(
-        &mut self,
-        what: BoundRef<'_>,
-        token: Option<Token>,
-        names_lease: bool,
-        now: Now,
-    ) -> bool {
-        let stays = !names_lease && self.client_of(what, token).is_some();
-        match stays {
-            true => self.renewed(what, now),
-            false => drop(self.unbind(what)),
-        }
-        stays
-    }
-
-    /// The holder has used its hold by a request with this lease, which it may name ([`Sessions::keep`]). Returns the
-    /// end of the lease that the hold gets.
+    /// The owner has used its hold by a request with this lease, without asking for a session: a binding ends if the
+    /// request names the lease, and stays otherwise. Returns the end of the lease that the hold gets.
     pub(crate) fn lease_end_after_use(
         &mut self,
         what: BoundRef<'_>,
@@ -191,7 +174,11 @@ impl Sessions {
         (lease, names_lease): (Lease, bool),
         now: Now,
     ) -> i64 {
-        let stays_bound = self.keep(what, token, names_lease, now);
+        let stays_bound = !names_lease && self.client_of(what, token).is_some();
+        match stays_bound {
+            true => self.renewed(what, now),
+            false => drop(self.unbind(what)),
+        }
         self.lease_of(stays_bound, lease).deadline(now)
     }
 

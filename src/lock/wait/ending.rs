@@ -46,8 +46,8 @@ impl Waiters {
     pub fn purge_user(&mut self, key: KeyRef<'_>, user: UserId, cx: &mut Cx<'_>) -> usize {
         let (mut ended, mut left) = (0, ENDED_OF_USER);
         for key in key.of_all() {
-            let waiters = self.queue(key).into_iter().flat_map(|queue| queue.iter());
-            let its = waiters.filter(|(_, waiter)| waiter.user == user);
+            let its = self.waiters_at(key);
+            let its = its.filter(|(_, waiter)| waiter.user == user);
             let requests: Vec<WaiterId> = its.map(|(_, waiter)| waiter.id).take(left).collect();
             for request in requests {
                 if left == 0 {
@@ -64,8 +64,7 @@ impl Waiters {
 
     /// Whether a request of this user waits for this key.
     pub fn has_user(&self, key: KeyRef<'_>, user: UserId) -> bool {
-        let mut waiters = self.queue(key).into_iter().flat_map(|queue| queue.iter());
-        waiters.any(|(_, waiter)| waiter.user == user)
+        self.waiters_at(key).any(|(_, waiter)| waiter.user == user)
     }
 
     /// Ends every waiter of a key, the first of them at once.

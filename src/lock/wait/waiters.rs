@@ -351,9 +351,17 @@ impl Waiters {
         Some((place, self.places.waiter(place)?))
     }
 
+    /// The waiters of a key in order, with their owners.
+    pub(in crate::lock) fn waiters_at(
+        &self,
+        key: KeyRef<'_>,
+    ) -> impl Iterator<Item = (&[u8], &Waiter)> {
+        self.queue(key).into_iter().flat_map(|queue| queue.iter())
+    }
+
     /// The first waiter of a key, with its owner.
     pub fn first(&self, key: KeyRef<'_>) -> Option<(&[u8], &Waiter)> {
-        self.queue(key)?.iter().next()
+        self.waiters_at(key).next()
     }
 
     /// The owner of the first waiter, if it asks for WRITE.
