@@ -247,3 +247,25 @@ pub(crate) struct SearchPlaces {
     /// Places of requests for WRITE: readers behind them wait for them.
     pub writers: BTreeMap<Seq, Slot>,
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::lock::{Waiter, WaiterId};
+
+    #[test]
+    fn a_lock_without_holders_is_known_whole() {
+        let (mut waiters, now) = (Waiters::default(), Now::at_mono(0));
+        let key = KeyRef::lock(0, b"k");
+        let waiter = Waiter::new(WaiterId(1), 0, None, now);
+        waiters.enqueue_for_test(key, b"w", &waiter);
+        let partial = Holders {
+            is_partial: true,
+            ..Holders::default()
+        };
+        waiters.set_holders_for_test(key, partial);
+        waiters.set_holders(key, &KeyState::Absent, now);
+        assert!(!waiters.waited.get(&key).unwrap().holders.is_partial);
+    }
+}
