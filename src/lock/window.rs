@@ -97,15 +97,6 @@ struct OpenWindow {
     count: HandOffCount,
 }
 
-/// A resource that stays free instead of being handed off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Window {
-    /// Its window is open.
-    Open,
-    /// Its window has begun: the message is to be published.
-    Begun,
-}
-
 /// The counts of hand-offs, and the windows.
 #[derive(Debug, Default)]
 pub struct Windows {
@@ -177,9 +168,9 @@ impl Windows {
         (key, user): (KeyRef<'_>, UserId),
         (has_subscriber, may_be_polled): (bool, bool),
         now: Now,
-    ) -> Option<Window> {
+    ) -> Option<HandedOff> {
         if self.is_open(key, now) {
-            return Some(Window::Open);
+            return Some(HandedOff::Reserved);
         }
         // A window that is over may still be there, if the timer is late.
         self.end_unused(key);
@@ -214,7 +205,7 @@ impl Windows {
         };
         self.open.insert(key, open);
         self.stats.windows += 1;
-        Some(Window::Begun)
+        Some(HandedOff::LeftFree)
     }
 
     /// Counts a hand-off.
@@ -407,14 +398,10 @@ impl Locks {
         // Only the exclusive lock of Redisson has a kind that polls.
         let clients = (view.has_subscriber, is_exclusive);
         let at = (view.key, first.user);
-        match self
-            .shared
-            .waiters
-            .windows
-            .leave_free(at, clients, cx.now)?
-        {
-            Window::Open => return Some(HandedOff::Reserved),
-            Window::Begun => {}
+        let windows = &mut self.shared.waiters.windows;
+        let left_free = windows.leave_free(at, clients, cx.now)?;
+        if left_free == HandedOff::Reserved {
+            return Some(left_free);
         }
         self.announce_untracked(view, cx);
         self.sweep(view, cx);
@@ -425,7 +412,7 @@ impl Locks {
             false => Mode::Read,
         };
         free(view, ended, cx);
-        Some(HandedOff::LeftFree)
+        Some(left_free)
     }
 
     /// Ends the window of a lock that was read as held: the window was used.
@@ -465,7 +452,7 @@ mod tests {
             windows.leave_free((key, UserId::UNKNOWN), (true, false), Now::at_mono(ms))
         };
         windows.count_hand_off(key);
-        assert_eq!(leave_free(&mut windows, 0), Some(Window::Begun));
+        assert_eq!(leave_free(&mut windows, 0), Some(HandedOff::LeftFree));
         // Other permits are handed off meanwhile, and the timer is late.
         windows.count_hand_off(key);
         assert_eq!(leave_free(&mut windows, 60), None);
@@ -474,7 +461,7 @@ mod tests {
             (0, None)
         );
         (0..2).for_each(|_| windows.count_hand_off(key));
-        assert_eq!(leave_free(&mut windows, 70), Some(Window::Begun));
+        assert_eq!(leave_free(&mut windows, 70), Some(HandedOff::LeftFree));
         assert_eq!(pop(&mut windows, 120), Some(key.to_id()));
         assert_eq!(
             (windows.open(), windows.next_end(Now::at_mono(120))),
@@ -488,7 +475,7 @@ mod tests {
         let key = KeyRef::lock(0, b"k");
         windows.count_hand_off(key);
         let start = windows.leave_free((key, UserId::UNKNOWN), (true, false), Now::at_mono(0));
-        assert_eq!(start, Some(Window::Begun));
+        assert_eq!(start, Some(HandedOff::LeftFree));
         assert!(windows.is_open(key, Now::at_mono(49)));
         assert!(!windows.is_open(key, Now::at_mono(50)));
         assert_eq!(pop(&mut windows, 49), None);
@@ -514,7 +501,7 @@ mod tests {
             assert_eq!(ended.len(), usize::from(window_ms == 60));
             windows.count_hand_off(key);
             let begun = windows.leave_free((key, UserId::UNKNOWN), (true, false), now);
-            assert_eq!(begun, Some(Window::Begun), "after one hand-off");
+            assert_eq!(begun, Some(HandedOff::LeftFree), "after one hand-off");
         }
     }
 
@@ -552,7 +539,7 @@ mod tests {
         // The first window after that, unused, is followed by the shortest rest.
         (0..16).for_each(|_| windows.count_hand_off(key));
         let begun = windows.leave_free((key, UserId::UNKNOWN), (true, true), now);
-        assert_eq!(begun, Some(Window::Begun));
+        assert_eq!(begun, Some(HandedOff::LeftFree));
         pop(&mut windows, 50);
         (0..16).for_each(|_| windows.count_hand_off(key));
         assert!(!windows.is_due(key, Now::at_mono(149)));
@@ -573,7 +560,7 @@ mod tests {
                 windows.count_hand_off(key);
             }
             let begun = windows.leave_free((key, UserId::UNKNOWN), (false, true), now);
-            assert_eq!(begun, Some(Window::Begun));
+            assert_eq!(begun, Some(HandedOff::LeftFree));
             assert_eq!(windows.next_end(now), Some(length));
             windows.end_unused(key);
         }

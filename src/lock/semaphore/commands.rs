@@ -3,6 +3,7 @@
 use crate::lock::effect::{Cx, Event, Outcome};
 use crate::lock::grant::in_flight::GrantInFlight;
 use crate::lock::grant::tracked::TrackedGrant;
+use crate::lock::grant::HandedOff;
 use crate::lock::name::Resource;
 use crate::lock::request::{Acquire, Answer, SetIf, Wait};
 use crate::lock::semaphore::state::{
@@ -11,7 +12,6 @@ use crate::lock::semaphore::state::{
 use crate::lock::semaphore::Semaphores;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
-use crate::lock::window::Window;
 use crate::lock::{Lease, LockError, Token};
 
 /// One decision about a semaphore: what was read of it, the changes so far, and what they change in memory.
@@ -278,7 +278,7 @@ impl Decision<'_, '_> {
             };
             let clients = (self.view.has_subscriber, false);
             let at = (key, waiters.user_of(key));
-            if waiters.windows.leave_free(at, clients, self.cx.now) == Some(Window::Begun) {
+            if waiters.windows.leave_free(at, clients, self.cx.now) == Some(HandedOff::LeftFree) {
                 self.draft.free_one();
                 continue;
             }
