@@ -62,7 +62,7 @@ pub struct Locks {
     pub(super) stats: Stats,
     /// The times of the holds that `grants_released` and `grants_session_ended` count.
     pub(super) holds: Histogram,
-    /// The same of those of them that were granted with `SESSION`.
+    /// The times of the holds in `holds` that were granted with `SESSION`.
     pub(super) session_holds: Histogram,
     /// Whether requests that would wait for their own owner are refused.
     pub(super) detects_deadlocks: bool,

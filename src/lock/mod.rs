@@ -59,8 +59,13 @@
 //! | grant | a waiter or a caller becomes holder |
 //! | hand off | to grant as part of the end of a hold |
 //! | in flight | granted, and the reply not written yet; may still be undone (INFO: `grants_undone`) |
-//! | settle | to bring a key whose state changed by other means to a decision (INFO: `foreign_wakeups`) |
+//! | settle | to read a key whose state changed by other means, and decide about it as no command requested (INFO: `foreign_wakeups`) |
 //! | tick | one cycle of the server's event loop |
+//! | view | what the shell has read for one decision: the content of the key, and the keys that a token depends on |
+//! | planned | the decision that the shell is about to ask for; need and rest follow from it and the content of the key |
+//! | need | what a planned decision reads beside the key: nothing, the horizon, or all that a token depends on |
+//! | rest | what remains of a lock without the holds that the decision ends; waiters are granted beside it |
+//! | draft | the permits of a semaphore during one decision; its changes are written at once |
 //! | Redisson window | the time a lock or a permit is left free for Redisson's waiters (settings `free-after`, `free-window`) |
 //! | token | the fencing token: a number that rises with every grant of a key |
 //! | sibling key | a key beside the key of a read-write lock or a semaphore that stores a part of it |

@@ -4,7 +4,8 @@
 //!
 //! [`in_flight`] follows a grant until its reply is written, [`tracked`] is the table of grants.
 //!
-//! An owner *claims* a grant in flight by a request through another connection that shows that it knows of the grant.
+//! A request of the owner through another connection shows that the owner knows of a grant in flight: it *claims* the
+//! grant, which is not undone then.
 
 use std::borrow::Cow;
 

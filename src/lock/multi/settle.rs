@@ -15,9 +15,8 @@ use crate::lock::{KeyId, KeyState, LockError, Mode, Now};
 
 impl Locks {
     /// Whether a waiting request on several keys can be granted with the keys in these states; `None`: one of them
-    /// excludes it. The shell then checks whether the keys may be written, and answers these questions
-    /// (`Waiters::learn`) before [`Locks::settle_many`]: there are some if the owner holds every key already.
-    /// (Otherwise the shell asks about such a request when it is first in the queue of a free key.)
+    /// excludes it. Returns the questions that the shell answers (`Waiters::learn`) before [`Locks::settle_many`]. The
+    /// list is empty unless the owner holds every key: otherwise the shell has asked at the free key.
     pub fn may_grant_many(
         &self,
         request: WaiterId,

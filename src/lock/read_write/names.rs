@@ -71,9 +71,8 @@ pub fn siblings_stay(lock: &[u8], owner: &[u8]) -> bool {
 /// The most colons of a lock's name and an owner at which a part of the name may belong to either.
 const MOST_COLONS: usize = 16;
 
-/// Whether `is_so` is true for another READ hold (lock and owner) whose first timeout has the same name as this
-/// owner's: a part of the name may belong to the lock or to the owner (`{k}` and `a:b`, `{k}:a` and `b`). True as well
-/// where more than [`MOST_COLONS`] other holds would have to be asked for.
+/// Whether another READ hold (lock, owner) has a first timeout of the same name and `is_so` is true for it: `{k}` with
+/// `a:b`, and `{k}:a` with `b`. Also true if more than [`MOST_COLONS`] colons give such a pair: then some are not asked.
 pub fn any_with_same_timeouts(
     (first, owner): (&[u8], &[u8]),
     mut is_so: impl FnMut(&[u8], &[u8]) -> bool,

@@ -1,10 +1,10 @@
 //! The moments at which the leases of bound holds are renewed.
 //!
-//! A renewal is *due* when a third of the lease has passed, and *urgent* when half of it has. The shell makes urgent
-//! renewals in any tick, whatever time they take, and others while the tick has time. So no lease of a living
-//! connection runs out as long as a tick begins in every third of a lease and a sixth of a lease is enough for all
-//! renewals. The limit on bound holds is for that
-//! ([`SessionRule::max_holds`](super::bindings::SessionRule::max_holds)).
+//! A renewal is *due* when a third of the lease has passed, and *urgent* when half of it has. For urgent renewals the
+//! shell has 3 ms in a tick (less if the tick is long, but at least 1 ms), and half of the server's time while no grant
+//! waits for them; for others a part of the tick's time. So no lease of a living connection runs out as long as a tick
+//! begins in every third of a lease and a sixth of a lease is enough for all renewals. The limit on bound holds is for
+//! that ([`SessionRule::max_holds`](super::bindings::SessionRule::max_holds)).
 
 use std::collections::BTreeSet;
 

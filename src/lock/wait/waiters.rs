@@ -529,7 +529,7 @@ impl Waiters {
     pub(super) fn depart(&mut self, place: PlaceId, fate: Fate<'_>) -> Option<Waiter> {
         let waiter = self.places.waiter(place)?;
         let (request, channel) = (waiter.id, waiter.channel());
-        // What is told of a ticket takes time for each subscriber, whatever has ended its wait.
+        // The message of a ticket takes time for each subscriber. It is counted for every end of a wait.
         self.passed
             .tells(channel.map_or(0, |channel| channel.places_to_tell()));
         let Some(places) = self.take_places(request) else {
@@ -634,7 +634,7 @@ impl Fate<'_> {
         !matches!(self, Fate::Granted)
     }
 
-    /// The same of a request on one key, of which the caller settles the key otherwise.
+    /// As `settles`, for a request on one key. False for most ends: their callers settle the key.
     fn settles_one(&self) -> bool {
         matches!(self, Fate::TakenOver(..))
     }
