@@ -72,8 +72,8 @@ struct Final {
 
 impl Finals {
     /// From now on, acquisitions of this owner at this key up to this number are final, noted by this user. Returns
-    /// whether the owner's holds and wait end. They do not if this release is a repetition and the owner has asked for a
-    /// later acquisition since.
+    /// whether the owner's holds and wait end. They do not if this release is a repetition and the owner has asked for
+    /// a later acquisition since.
     pub fn note(
         &mut self,
         (key, owner): (KeyRef<'_>, &[u8]),

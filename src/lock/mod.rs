@@ -59,7 +59,7 @@
 //! | grant | a waiter or a caller becomes holder |
 //! | hand off | to grant as part of the end of a hold |
 //! | in flight | granted, and the reply not written yet; may still be undone (INFO: `grants_undone`) |
-//! | settle | to read a key whose state changed by other means, and decide about it as no command requested (INFO: `foreign_wakeups`) |
+//! | settle | to decide about a key whose state changed by other means than a command (INFO: `foreign_wakeups`) |
 //! | tick | one cycle of the server's event loop |
 //! | view | what the shell has read for one decision: the content of the key, and the keys that a token depends on |
 //! | planned | the decision that the shell is about to ask for; need and rest follow from it and the content of the key |

@@ -142,8 +142,8 @@ impl Shared {
         self.waiters.granted_at_once(key, req.owner, req.mode, now);
     }
 
-    /// A waiter, which has left its queues, was granted this. While the grants are in flight, until the reply is written,
-    /// it is the request that its connection waits for. The message of a ticket is delivered in this event.
+    /// A waiter, which has left its queues, was granted this. While the grants are in flight, until the reply is
+    /// written, it is the request that its connection waits for. The message of a ticket is delivered in this event.
     pub(crate) fn handed_off(
         &mut self,
         waiter: &Waiter,

@@ -38,8 +38,8 @@ pub fn is_marked(owner: &[u8]) -> bool {
     owner.first() == Some(&MARK)
 }
 
-/// The hash field of an owner's note. It contains the owner's name: if a script replaces the owner and nothing else, the
-/// note is not shown for the new one.
+/// The hash field of an owner's note. It contains the owner's name: if a script replaces the owner and nothing else,
+/// the note is not shown for the new one.
 pub fn note_field(owner: &[u8]) -> Name {
     let mut field = Name::from_slice(b"#note:");
     field.extend_from_slice(owner);

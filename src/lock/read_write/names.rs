@@ -72,7 +72,8 @@ pub fn siblings_stay(lock: &[u8], owner: &[u8]) -> bool {
 const MOST_COLONS: usize = 16;
 
 /// Whether another READ hold (lock, owner) has a first timeout of the same name and `is_so` is true for it: `{k}` with
-/// `a:b`, and `{k}:a` with `b`. Also true if more than [`MOST_COLONS`] colons give such a pair: then some are not asked.
+/// `a:b`, and `{k}:a` with `b`. Also true if more than [`MOST_COLONS`] colons give such a pair: then some are not
+/// asked.
 pub fn any_with_same_timeouts(
     (first, owner): (&[u8], &[u8]),
     mut is_so: impl FnMut(&[u8], &[u8]) -> bool,

@@ -328,8 +328,8 @@ impl Waiters {
         self.passed = Passed::default();
     }
 
-    /// Whether the request at this place may be granted: its wait has not run out, and it is heard. `None` if that is to
-    /// be asked.
+    /// Whether the request at this place may be granted: its wait has not run out, and it is heard. `None` if that is
+    /// to be asked.
     fn may_be_granted(&self, key: KeyRef<'_>, place: PlaceId, now: Now) -> Option<bool> {
         let (waited, waiter) = (self.waited.get(&key)?, self.places.waiter(place)?);
         match waiter.is_over(now) {
