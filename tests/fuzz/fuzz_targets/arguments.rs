@@ -4,10 +4,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use redis_lock::commands::error::CommandError;
 use redis_lock::commands::lock::acquire::Acquire;
 use redis_lock::commands::parser::{ParseSettings, Parser};
-use redis_lock::lock::{Now, Wait};
+use redis_lock::lock::{LockError, Now, Wait};
 
 const SETTINGS: ParseSettings = ParseSettings {
     max_owner_len: 256,
@@ -21,7 +20,7 @@ fn parser<'w>(words: &'w [&'w [u8]]) -> Parser<'w, &'w [u8]> {
 }
 
 /// Whether the error begins so, behind its code, and is one short line.
-fn is(error: &CommandError, begin: &str) -> bool {
+fn is(error: &LockError, begin: &str) -> bool {
     let text = error.to_string();
     assert!(text.len() < 400 && !text.contains(char::is_control), "{text:?}");
     text.strip_prefix("ERR ").is_some_and(|text| text.starts_with(begin))
@@ -90,9 +89,9 @@ fn check_owner(word: &[u8]) {
     let words = [b"command".as_slice(), word];
     match parser(&words).owner("the command") {
         Ok(owner) => assert_eq!(owner, word),
-        Err(CommandError::OwnerEmpty) => assert!(word.is_empty()),
-        Err(CommandError::OwnerTooLong) => assert!(word.len() > 256),
-        Err(CommandError::OwnerReserved) => assert!(word.starts_with(b"#")),
+        Err(LockError::OwnerEmpty) => assert!(word.is_empty()),
+        Err(LockError::OwnerTooLong) => assert!(word.len() > 256),
+        Err(LockError::OwnerReserved) => assert!(word.starts_with(b"#")),
         Err(other) => panic!("{other:?}"),
     }
 }
@@ -101,11 +100,11 @@ fn check_key(word: &[u8]) {
     let words = [b"command".as_slice(), word];
     match parser(&words).key() {
         Ok(key) => assert_eq!(key, word),
-        Err(CommandError::KeyReserved) => {
+        Err(LockError::KeyReserved) => {
             let reserved: [&[u8]; 2] = [b"redis_lock:horizon", b"redisson_lock_token:"];
             assert!(reserved.iter().any(|prefix| word.starts_with(prefix)));
         }
-        Err(CommandError::KeyBesideLock) => {
+        Err(LockError::KeyBesideLock) => {
             let text = String::from_utf8_lossy(word);
             let name = text.trim_end_matches(|digit: char| digit.is_ascii_digit());
             assert!(text.ends_with(":rwlock_token") || name.contains(":rwlock_timeout:"));

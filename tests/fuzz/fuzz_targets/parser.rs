@@ -6,9 +6,9 @@
 use std::fmt::Debug;
 
 use libfuzzer_sys::fuzz_target;
-use redis_lock::commands::error::CommandError;
 use redis_lock::commands::parser::{ParseSettings, Parser};
 use redis_lock::commands::{latch, lock, sem};
+use redis_lock::lock::LockError;
 use redis_lock::module::entry::command::Command;
 
 const SETTINGS: ParseSettings = ParseSettings {
@@ -19,7 +19,7 @@ const SETTINGS: ParseSettings = ParseSettings {
 };
 
 /// Words that one byte of the input stands for, from byte 1 on.
-const DICTIONARY: [&[u8]; 26] = [
+const DICTIONARY: [&[u8]; 28] = [
     b"READ",
     b"WRITE",
     b"EX",
@@ -46,6 +46,8 @@ const DICTIONARY: [&[u8]; 26] = [
     b"USER",
     b"SEQ",
     b"FINAL",
+    b"NOTE",
+    b"TO",
 ];
 
 fuzz_target!(|bytes: &[u8]| {
@@ -117,7 +119,7 @@ fn text_of(command: impl Debug) -> String {
 fn check(
     words: &[&[u8]],
     options: usize,
-    parse: impl Fn(&[&[u8]]) -> Result<String, CommandError>,
+    parse: impl Fn(&[&[u8]]) -> Result<String, LockError>,
 ) {
     let parse = |words: &[&[u8]]| parse(words).map_err(|error| error.to_string());
     let parsed = parse(words);
