@@ -282,8 +282,8 @@ impl Waiters {
         self.enqueue(&[key], (owner, None), waiter, &former, cx);
     }
 
-    /// Takes a place in one queue: the owner's, which is empty, and where its wait continues, or a new one at the
-    /// head or at the end. Returns the key and the place.
+    /// Takes a place in one queue: the owner's, which is empty, and where its wait continues, or a new one at the head
+    /// or at the end. Returns the key and the place.
     fn join(
         &mut self,
         (key, owner): (KeyRef<'_>, &[u8]),
