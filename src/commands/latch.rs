@@ -1,5 +1,7 @@
 //! `LATCH.*`: latches that are counted down.
 
+use std::slice;
+
 use crate::commands::options::{optional, required, Options, BLOCK, CONDITION, KEY};
 use crate::commands::parser::{Parser, Word};
 use crate::commands::skeleton::{change_key, end_acquire, may_create, request, How};
@@ -140,7 +142,7 @@ impl Command for Wait {
             latches.wait(shared, id, state, &request, cx)
         });
         let how = How::of(Shape::Latch, &request);
-        end_acquire(ctx, [key], (answer, &[fx]), how, |got| {
+        end_acquire(ctx, [key], (answer, slice::from_ref(&fx)), how, |got| {
             reply::is_open(ctx, got);
         })
     }

@@ -13,6 +13,8 @@
 //!
 //! The others are the steps before: [`request`], [`is_given_up`], [`end_first`], [`open_lock`], [`view_to_grant`].
 
+use std::slice;
+
 use smallvec::SmallVec;
 
 use crate::commands::options::{NotifyWords, Options};
@@ -70,7 +72,7 @@ pub fn change_confirmed<'a, T>(
     decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<T, LockError>,
 ) -> Result<T, LockError> {
     let (decided, fx) = decide(now, decision);
-    end_change(ctx, [key], &[fx], decided, succeeds)
+    end_change(ctx, [key], slice::from_ref(&fx), decided, succeeds)
 }
 
 /// [`change_confirmed`] for several locks, with one list of effects a key.
@@ -178,7 +180,7 @@ pub fn acquire<'a>(
 ) -> Result<(), LockError> {
     let name = key.name();
     let (answer, fx) = decide(now, decision);
-    end_acquire(ctx, [key], (answer, &[fx]), how, |got| {
+    end_acquire(ctx, [key], (answer, slice::from_ref(&fx)), how, |got| {
         reply::acquired(ctx, name, how.shape, got, now);
     })
 }

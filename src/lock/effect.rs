@@ -53,7 +53,7 @@ impl<'a> Cx<'a> {
             },
         };
         if former_ms.is_none_or(|former_ms| end_ms < former_ms) {
-            self.effects.push(Effect::PublishShorter(mode));
+            self.effects.push(Effect::Redisson(Message::Shorter(mode)));
         }
     }
 
@@ -72,21 +72,8 @@ pub enum Effect {
     Counter(Token),
     /// Change the key, or a key beside it.
     Write(KeyWrite),
-    /// Publish to Redisson's waiters that the lock is free.
-    Publish,
-    /// Publish to the waiters of Redisson's read-write lock, after a hold of this mode.
-    PublishReadWrite(Mode),
-    /// Publish the same messages although the lock is held: it ends sooner than the hold of this mode that Redisson's
-    /// waiters have read, and whose end they sleep for.
-    PublishShorter(Mode),
-    /// Publish the number of free permits to Redisson's waiters. `None`: no permit is free, but one now ends before the
-    /// earliest end that they have read (they sleep until then): one waiter of each client is to read again.
-    PublishPermits(Option<i64>),
-    /// Publish to the waiters of Redisson's latch whether it is open.
-    PublishLatch {
-        /// Open, or closed by a new count.
-        is_open: bool,
-    },
+    /// Publish this to Redisson's waiters.
+    Redisson(Message),
     /// Send a keyspace event, of class `d` except the server's own.
     Notify(Event),
     /// Answer a parked request, which has left its queue.
@@ -115,6 +102,24 @@ impl Effect {
             _ => true,
         }
     }
+}
+
+/// What Redisson's waiters are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message {
+    /// The lock is free, after a hold of this mode.
+    Free(Mode),
+    /// The same although the lock is held: it ends sooner than the hold of this mode that they have read, and whose end
+    /// they sleep for.
+    Shorter(Mode),
+    /// So many permits are free. `None`: no permit is free, but one now ends before the earliest end that they have
+    /// read (they sleep until then): one waiter of each client is to read again.
+    Permits(Option<i64>),
+    /// The latch is open, or closed by a new count.
+    Latch {
+        /// Which of the two.
+        is_open: bool,
+    },
 }
 
 /// A change of a key, or of the keys beside it.
@@ -226,7 +231,8 @@ mod tests {
         }
         // The deletion of a key wakes others.
         let delete = Effect::Write(KeyWrite::Delete);
-        for news in [delete, Effect::Publish, Effect::Notify(Event::Release)] {
+        let free = Effect::Redisson(Message::Free(Mode::Exclusive));
+        for news in [delete, free, Effect::Notify(Event::Release)] {
             assert!(news.is_news(), "{news:?}");
         }
     }

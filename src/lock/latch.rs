@@ -4,7 +4,7 @@
 //! less, is an open latch. A waiter is identified by its connection, has no owner and keeps no place after a
 //! disconnect. All waiters are answered at once.
 
-use crate::lock::effect::{Cx, Effect, KeyWrite};
+use crate::lock::effect::{Cx, Effect, KeyWrite, Message};
 use crate::lock::name::Resource;
 use crate::lock::request::{Acquire, Answer, SetIf, Wait};
 use crate::lock::shared::Shared;
@@ -100,7 +100,8 @@ impl Latches {
             (0, _) => {
                 shared.waiters.schedule_settle_others(key);
                 cx.write(KeyWrite::Count(CountChange::Make(count)));
-                cx.effects.push(Effect::PublishLatch { is_open: false });
+                cx.effects
+                    .push(Effect::Redisson(Message::Latch { is_open: false }));
             }
             _ => cx.write(KeyWrite::Count(CountChange::Set(count))),
         }
@@ -169,7 +170,8 @@ impl Latches {
     fn open_latch(shared: &mut Shared, key: KeyRef<'_>, state: Count, cx: &mut Cx<'_>) {
         if state != Count::Absent {
             cx.write(KeyWrite::Count(CountChange::Delete));
-            cx.effects.push(Effect::PublishLatch { is_open: true });
+            cx.effects
+                .push(Effect::Redisson(Message::Latch { is_open: true }));
         }
         shared.waiters.end_all(key, Outcome::Open, cx);
     }

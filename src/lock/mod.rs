@@ -117,7 +117,7 @@ mod tests;
 
 pub use compatibility::is_blocked;
 pub use compatibility::Mode;
-pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Outcome};
+pub use effect::{Cx, Effect, Effects, Event, KeyWrite, Message, Outcome};
 pub use error::LockError;
 pub use finals::FinalRule;
 pub use latch::{Count, CountChange, Latches};

@@ -6,7 +6,7 @@ use redis_module::raw;
 use smallvec::SmallVec;
 
 use crate::lock::{
-    CountChange, Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Mode, Now,
+    CountChange, Cx, Effect, Effects, Event, KeyRef, KeyWrite, LockError, Locks, Message, Mode, Now,
 };
 use crate::module::answers::{self, Pending};
 use crate::module::ffi::api::{Refused, Written};
@@ -187,14 +187,16 @@ fn announce(ctx: Ctx<'_>, name: Str<'_>, fx: &[Effect], replication: Replication
             Effect::Notify(event) => {
                 ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, event.name(), name);
             }
-            message if settings::publish() => publish(ctx, name, message, replication),
+            Effect::Redisson(message) if settings::publish() => {
+                publish(ctx, name, *message, replication);
+            }
             _ => {}
         }
     }
 }
 
-/// Publishes the message of this effect to Redisson's clients, if it is one.
-fn publish(ctx: Ctx<'_>, name: Str<'_>, effect: &Effect, replication: Replication<'_>) {
+/// Publishes a message to Redisson's clients.
+fn publish(ctx: Ctx<'_>, name: Str<'_>, message: Message, replication: Replication<'_>) {
     if fault::is_on("redisson-not-told") {
         return;
     }
@@ -202,25 +204,22 @@ fn publish(ctx: Ctx<'_>, name: Str<'_>, effect: &Effect, replication: Replicatio
     let constants = constants();
     let (released, one) = (constants.released.as_str(), constants.one.as_str());
     let of = |prefix| subscribers::channel_of(prefix, name.bytes());
-    let (channel, message) = match effect {
-        // Redisson's waiters subscribe to the lock's channel and expect `0`.
-        Effect::Publish | Effect::PublishShorter(Mode::Exclusive) => (of(LOCK_CHANNEL), released),
-        // After readers `0`, after a writer `1`.
-        Effect::PublishReadWrite(Mode::Write) | Effect::PublishShorter(Mode::Write) => {
-            (of(READ_WRITE_CHANNEL), one)
-        }
-        Effect::PublishReadWrite(_) | Effect::PublishShorter(_) => {
-            (of(READ_WRITE_CHANNEL), released)
-        }
-        Effect::PublishPermits(free) => {
+    let (channel, message) = match message {
+        Message::Free(mode) | Message::Shorter(mode) => match mode {
+            // Redisson's waiters subscribe to the lock's channel and expect `0`.
+            Mode::Exclusive => (of(LOCK_CHANNEL), released),
+            // After readers `0`, after a writer `1`.
+            Mode::Read => (of(READ_WRITE_CHANNEL), released),
+            Mode::Write => (of(READ_WRITE_CHANNEL), one),
+        },
+        Message::Permits(free) => {
             number = OwnedStr::of_number(free.unwrap_or(1));
             (of(SEMAPHORE_CHANNEL), number.as_str())
         }
-        Effect::PublishLatch { is_open: true } => {
-            (subscribers::latch_channel(name.bytes()), released)
+        Message::Latch { is_open } => {
+            let text = if is_open { released } else { one };
+            (subscribers::latch_channel(name.bytes()), text)
         }
-        Effect::PublishLatch { .. } => (subscribers::latch_channel(name.bytes()), one),
-        _ => return,
     };
     let channel = channel.as_str();
     if is_cluster() {

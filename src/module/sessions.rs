@@ -1,5 +1,6 @@
 //! Holds that are bound to connections: their renewals, and their releases when the connection has ended.
 
+use std::slice;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -173,7 +174,7 @@ fn serve_lock(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bool
         Duty::Release => locks.end_session(&view, bound, cx),
         Duty::Renew => locks.renew_session(&view, bound, cx),
     });
-    apply_by(key, fx, is_command);
+    apply_by(key, &fx, is_command);
     true
 }
 
@@ -208,15 +209,15 @@ fn serve_permit(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bo
             Duty::Renew => sems.renew_session(shared, &view, id.bytes(), cx),
         }
     });
-    apply_by(key, fx, is_command);
+    apply_by(key, &fx, is_command);
     true
 }
 
 /// A refusal is counted and logged; no client waits for a reply.
-fn apply_by<'a>(key: impl Key<'a>, fx: Effects, is_command: bool) {
+fn apply_by<'a>(key: impl Key<'a>, fx: &Effects, is_command: bool) {
     match is_command {
-        true => _ = apply([key], &[fx]),
-        false => apply_for_event([key], &[fx]),
+        true => _ = apply([key], slice::from_ref(fx)),
+        false => apply_for_event([key], slice::from_ref(fx)),
     }
 }
 

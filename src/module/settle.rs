@@ -1,5 +1,7 @@
 //! Settles keys whose state changed by other means than a command: brings each to a decision.
 
+use std::slice;
+
 use crate::lock::{
     Due, KeyId, KeyState, Latches, LockError, Mode, Now, OwnerId, PendingRequest, Planned,
     ReadDepth, Resource, SemState, Semaphores, View, WaiterId,
@@ -106,7 +108,7 @@ pub fn recheck_all(ctx: Ctx<'_>, now: Now, in_time: impl Fn() -> bool) {
         let state = key.read_to(ReadDepth::Own, now);
         let view = view_for(&key, state, &Planned::Nothing, now);
         let ((), fx) = decide(now, |locks, cx| locks.recheck(&view, step.below, cx));
-        apply_for_event([key], &[fx]);
+        apply_for_event([key], slice::from_ref(&fx));
         if !in_time() {
             return;
         }
@@ -230,7 +232,7 @@ fn settle(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
     }
     let view = view_for(&key, state, &planned, now);
     let ((), fx) = decide(now, |locks, cx| locks.settle(&view, cx));
-    apply_for_event([key], &[fx]);
+    apply_for_event([key], slice::from_ref(&fx));
     !changes || view.may_grant()
 }
 
@@ -275,7 +277,7 @@ fn settle_semaphore(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
     let ((), fx) = decide(now, |locks, cx| {
         locks.sems.settle(&mut locks.shared, &view, cx);
     });
-    apply_for_event([key], &[fx]);
+    apply_for_event([key], slice::from_ref(&fx));
     !changes || view.may_grant == Some(true)
 }
 
@@ -294,6 +296,6 @@ fn settle_latch(ctx: Ctx<'_>, id: &KeyId, name: Str<'_>, now: Now) -> bool {
     let ((), fx) = decide(now, |locks, cx| {
         Latches::settle(&mut locks.shared, id.as_ref(), state, cx);
     });
-    apply_for_event([key], &[fx]);
+    apply_for_event([key], slice::from_ref(&fx));
     true
 }

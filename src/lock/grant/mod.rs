@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use crate::lock::effect::{Cx, Effect, Event, KeyWrite, Outcome};
+use crate::lock::effect::{Cx, Effect, Event, KeyWrite, Message, Outcome};
 use crate::lock::grant::in_flight::{GrantInFlight, Reentry};
 use crate::lock::grant::tracked::TrackedGrant;
 use crate::lock::locks::Locks;
@@ -403,8 +403,5 @@ pub(crate) fn free(view: &View<'_>, ended: Mode, cx: &mut Cx<'_>) {
     if matches!(&view.state, KeyState::ReadWrite(lock) if lock.token_record.is_some()) {
         cx.write(KeyWrite::ReadWrite(RwWrite::DropTokenRecord));
     }
-    cx.effects.push(match ended {
-        Mode::Exclusive => Effect::Publish,
-        mode => Effect::PublishReadWrite(mode),
-    });
+    cx.effects.push(Effect::Redisson(Message::Free(ended)));
 }

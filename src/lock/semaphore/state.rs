@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::lock::effect::{Cx, Effect, KeyWrite};
+use crate::lock::effect::{Cx, Effect, KeyWrite, Message};
 use crate::lock::{of_names, Domain, KeyRef, LockError, Now, OwnerId};
 
 /// The end that Redisson writes for a permit that never ends.
@@ -259,7 +259,7 @@ impl<'v> PermitDraft<'v> {
         let more = self.free.filter(|free| *free > self.was_free.unwrap_or(0));
         let more = more.filter(|free| *free > 0);
         if more.is_some() || self.is_shorter {
-            cx.effects.push(Effect::PublishPermits(more));
+            cx.effects.push(Effect::Redisson(Message::Permits(more)));
         }
         has_other_number
     }

@@ -5,7 +5,7 @@
 use crate::lock::tests::sim::rest::{self, Rest};
 use crate::lock::tests::sim::{Out, Request, Sim};
 use crate::lock::{
-    Effect, Effects, KeyState, KeyWrite, Outcome, Resource, RwWrite, Token, WaiterId,
+    Effect, Effects, KeyState, KeyWrite, Message, Mode, Outcome, Resource, RwWrite, Token, WaiterId,
 };
 
 impl Sim {
@@ -54,25 +54,24 @@ impl Sim {
                     Out::Counter(name, token)
                 }
                 Effect::Write(write) => self.write(key, write),
-                Effect::Publish => {
+                Effect::Redisson(Message::Free(mode)) => {
                     assert!(!self.keys.contains(key), "published, but not freed");
-                    Out::Publish(name)
+                    match mode {
+                        Mode::Exclusive => Out::Publish(name),
+                        mode => Out::PublishReadWrite(name, mode),
+                    }
                 }
-                Effect::PublishReadWrite(mode) => {
-                    assert!(!self.keys.contains(key), "published, but not freed");
-                    Out::PublishReadWrite(name, mode)
-                }
-                Effect::PublishPermits(more) => {
+                Effect::Redisson(Message::Permits(more)) => {
                     let free = self.free(key);
                     let is_so = more.map_or(free.is_some(), |more| free == Some(more));
                     assert!(is_so, "published {more:?}, and {free:?} are free");
                     Out::PublishPermits(more.unwrap_or(1))
                 }
-                Effect::PublishLatch { is_open } => {
+                Effect::Redisson(Message::Latch { is_open }) => {
                     assert_eq!(self.keys.contains(key), !is_open);
                     Out::PublishLatch { is_open }
                 }
-                Effect::PublishShorter(_) => {
+                Effect::Redisson(Message::Shorter(_)) => {
                     assert!(self.keys.contains(key), "a lease of nothing");
                     Out::PublishShorter
                 }
