@@ -32,7 +32,7 @@ pub(crate) struct Granted {
     /// Whether this is the first hold of its owner, not a re-entry.
     pub is_fresh: bool,
     /// The read-write lock after the grant: other waiters may still be compatible with it.
-    pub lock: Option<ReadWrite>,
+    pub lock: Option<Box<ReadWrite>>,
 }
 
 impl Locks {
@@ -231,7 +231,7 @@ impl Locks {
                 cx.publish_if_shorter(&view.state, granted.deadline_ms);
                 return result;
             };
-            after = Some(KeyState::ReadWrite(Box::new(lock)));
+            after = Some(KeyState::ReadWrite(lock));
         }
         if let Some(KeyState::ReadWrite(lock)) = &after {
             if let Some(end_ms) = lock.deadline_ms {
@@ -396,6 +396,7 @@ impl Locks {
 }
 
 /// Deletes the key, and informs Redisson's waiters that a hold of this mode has ended.
+#[inline]
 pub(crate) fn free(view: &View<'_>, ended: Mode, cx: &mut Cx<'_>) {
     if view.state != KeyState::Absent {
         cx.write(KeyWrite::Delete);

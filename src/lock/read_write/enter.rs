@@ -22,11 +22,11 @@ impl KeyState {
 }
 
 /// As [`KeyState::held_for_reading_or_writing`], by value.
-fn take_held(state: Cow<'_, KeyState>, now: Now) -> Option<ReadWrite> {
+fn take_held(state: Cow<'_, KeyState>, now: Now) -> Option<Box<ReadWrite>> {
     state.held_for_reading_or_writing(now)?;
     match state {
-        Cow::Owned(KeyState::ReadWrite(lock)) => Some(*lock),
-        Cow::Borrowed(KeyState::ReadWrite(lock)) => Some((**lock).clone()),
+        Cow::Owned(KeyState::ReadWrite(lock)) => Some(lock),
+        Cow::Borrowed(KeyState::ReadWrite(lock)) => Some(lock.clone()),
         _ => None,
     }
 }
@@ -154,7 +154,7 @@ impl Locks {
         if view.state != KeyState::Absent {
             write(cx, RwWrite::Clear);
         }
-        let mut lock = ReadWrite::fresh();
+        let mut lock = Box::new(ReadWrite::fresh());
         match to.mode {
             Mode::Read => lock.add_reader(to.owner, end_ms, cx),
             _ => lock.set_writer(to.owner, end_ms, cx),
