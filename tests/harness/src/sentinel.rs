@@ -3,16 +3,21 @@
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::MutexGuard;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::cluster::lock_scenes;
 use crate::replica::{follow, PROMPT_MASTER};
-use crate::{free_port, server_binary, start_silently, wait_for, Conn, Reply, TestServer};
+use crate::{
+    free_port, patience, server_binary, start_silently, wait_for, Conn, Reply, TestServer,
+};
 
 /// The sentinels' name of the primary.
 pub const NAME: &str = "locks";
 
-/// A server that does not answer for this long counts as dead while a fail-over is waited for.
-const DOWN_AFTER_MS: u32 = 1_000;
+/// A server that does not answer for this long counts as dead while a fail-over is waited for. Longer where none came:
+/// on a busy machine the living servers are silent for a second too, and none of them is chosen.
+const DOWN_AFTER_MS: [u32; 3] = [1_000, 4_000, 10_000];
 
 /// The same at other times: on a busy machine a living server is silent for seconds, and must not be replaced then.
 const PATIENT_MS: u32 = 600_000;
@@ -53,10 +58,16 @@ impl Watched {
     /// Waits until all sentinels name another primary than this one, and that server is one; returns its index.
     pub fn wait_for_another_primary_than(&self, old: usize) -> usize {
         let old = self.servers[old].port;
-        self.set_down_after(DOWN_AFTER_MS);
-        wait_for("a new primary", || {
-            self.agreed().is_some_and(|port| port != old)
+        let is_replaced = || self.agreed().is_some_and(|port| port != old);
+        let has_replaced = DOWN_AFTER_MS.iter().any(|ms| {
+            self.set_down_after(*ms);
+            let begin = Instant::now();
+            while !is_replaced() && begin.elapsed() < patience() {
+                sleep(Duration::from_millis(20));
+            }
+            is_replaced()
         });
+        assert!(has_replaced, "no new primary");
         // One that was begun before this may still replace it.
         self.set_down_after(PATIENT_MS);
         let mut port = 0;

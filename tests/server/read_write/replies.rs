@@ -270,8 +270,9 @@ fn of_two_upgraders_the_second_is_refused_at_once() {
 fn a_dead_reader_does_not_block_although_its_field_exists() {
     let server = TestServer::start();
     let mut c = server.conn();
-    c.line("LOCK.ACQUIRE k dead READ PX 30");
+    c.line("LOCK.ACQUIRE k dead READ PX 60000");
     let token = c.line("LOCK.ACQUIRE k alive READ PX 60000").int();
+    assert_eq!(c.line("LOCK.RENEW k dead READ PX 1").int(), 1);
     wait_for("the short lease ends", || {
         c.line("EXISTS {k}:dead:rwlock_timeout:1").int() == 0
     });
