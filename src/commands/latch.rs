@@ -1,13 +1,10 @@
 //! `LATCH.*`: latches that are counted down.
 
-use std::slice;
-
 use crate::commands::options::{optional, required, Options, BLOCK, CONDITION, KEY};
 use crate::commands::parser::{Parser, Word};
-use crate::commands::skeleton::{change_key, end_acquire, may_create, request, How};
-use crate::lock::{self, permits_of, Count, Latches, LockError};
+use crate::commands::skeleton::{acquire, change_key, may_create, request, How};
+use crate::lock::{self, permits_of, Count, Cx, Latches, LockError, Locks};
 use crate::module::acl;
-use crate::module::apply::decide;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
 use crate::module::ffi::ctx::{is_out_of_memory, Ctx};
 use crate::module::ffi::fault;
@@ -137,14 +134,12 @@ impl Command for Wait {
         if request.wait != lock::Wait::No && is_closed && is_out_of_memory() {
             return Err(LockError::OutOfMemory);
         }
-        let (answer, fx) = decide(now, |locks, cx| {
+        let how = How::of(Shape::Latch, &request);
+        let decision = |locks: &mut Locks, cx: &mut Cx<'_>| {
             let (latches, shared) = (&mut locks.latches, &mut locks.shared);
             latches.wait(shared, id, state, &request, cx)
-        });
-        let how = How::of(Shape::Latch, &request);
-        end_acquire(ctx, [key], (answer, slice::from_ref(&fx)), how, |got| {
-            reply::is_open(ctx, got);
-        })
+        };
+        acquire(ctx, key, how, now, decision, |got| reply::is_open(ctx, got))
     }
 }
 

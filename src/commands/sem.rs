@@ -11,7 +11,7 @@ use crate::commands::skeleton::{
     may_create, request, How,
 };
 use crate::lock::{
-    permits_of, KeyRef, LockError, Now, Permits, Resource, SemState, SemView, NO_END_MS,
+    permits_of, Cx, KeyRef, LockError, Locks, Now, Permits, Resource, SemState, SemView, NO_END_MS,
 };
 use crate::module::acl;
 use crate::module::entry::command::{access, ArgKind, Command, Spec};
@@ -19,6 +19,7 @@ use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::strings::{OwnedStr, Str};
 use crate::module::keyspace::key::Key;
 use crate::module::keyspace::sem_key::SemKey;
+use crate::module::reply;
 use crate::module::state::shell::Shape;
 
 /// Creates a semaphore, or changes its number of permits. Replies that number, or nil when `NX` or `XX` excludes it.
@@ -100,8 +101,11 @@ impl Command for Acquire {
         }
         let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::minting_view)?;
         let how = How::of(Shape::Token, &request);
-        acquire(ctx, key, how, now, |locks, cx| {
+        let decision = |locks: &mut Locks, cx: &mut Cx<'_>| {
             locks.sems.acquire(&mut locks.shared, &view, &request, cx)
+        };
+        acquire(ctx, key, how, now, decision, |got| {
+            reply::acquired(ctx, name, Shape::Token, got, now);
         })
     }
 }

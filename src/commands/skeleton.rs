@@ -5,7 +5,7 @@
 //!
 //! | Function | For a command that | Used by |
 //! |---|---|---|
-//! | [`acquire`], [`end_acquire`] | may wait | `LOCK.ACQUIRE`, `SEM.ACQUIRE`; `LOCK.MACQUIRE`, `LATCH.WAIT` |
+//! | [`acquire`], [`end_acquire`] | may wait | `LOCK.ACQUIRE`, `SEM.ACQUIRE`, `LATCH.WAIT`; `LOCK.MACQUIRE` |
 //! | [`change_key`] | changes one key | `RELEASE`, `LOCK.BREAK`, `SEM.RENEW`, `LATCH.*` |
 //! | [`change_confirmed`] | may succeed without a write | `LOCK.RENEW`, `LOCK.BREAK ... TO`, `SEM.SET` |
 //! | [`change_locks`] | changes several locks | `LOCK.MRELEASE`, `LOCK.MRENEW` |
@@ -36,7 +36,7 @@ use crate::module::keyspace::horizon;
 use crate::module::keyspace::key::Key;
 use crate::module::keyspace::lock_key::LockKey;
 use crate::module::keyspace::replication;
-use crate::module::reply::{self, Got};
+use crate::module::reply::Got;
 use crate::module::sessions;
 use crate::module::state::shell;
 use crate::module::state::shell::Shape;
@@ -171,18 +171,17 @@ impl How {
 /// # Errors
 /// As [`end_acquire`].
 #[inline]
-pub fn acquire<'a>(
+pub fn acquire<'a, T>(
     ctx: Ctx<'a>,
     key: impl Key<'a>,
     how: How,
     now: Now,
-    decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<Answer, LockError>,
+    decision: impl FnOnce(&mut Locks, &mut Cx<'_>) -> Result<Answer<T>, LockError>,
+    reply: impl FnOnce(Got<T>),
 ) -> Result<(), LockError> {
-    let name = key.name();
     let (answer, fx) = decide(now, decision);
-    end_acquire(ctx, [key], (answer, slice::from_ref(&fx)), how, |got| {
-        reply::acquired(ctx, name, how.shape, got, now);
-    })
+    let decided = (answer, slice::from_ref(&fx));
+    end_acquire(ctx, [key], decided, how, reply)
 }
 
 /// The end of a request to acquire these keys: makes the changes of the decision and replies, unless the client is

@@ -6,7 +6,7 @@ use crate::commands::options::{
 };
 use crate::commands::parser::Parser;
 use crate::commands::skeleton::{acquire, is_given_up, open_lock, request, view_to_grant, How};
-use crate::lock::{LockError, Planned, Wait};
+use crate::lock::{Cx, LockError, Locks, Planned, Wait};
 use crate::module::entry::command::{access, Command, Spec};
 use crate::module::ffi::ctx::Ctx;
 use crate::module::ffi::fault;
@@ -56,8 +56,9 @@ impl Command for Acquire {
         let (planned, waits) = (Planned::Acquire(&request), request.wait != Wait::No);
         let view = view_to_grant(&key, state, &planned, waits, now)?;
         let how = How::of(shape, &request);
-        acquire(ctx, key, how, now, |locks, cx| {
-            locks.acquire(&view, &request, cx)
+        let decision = |locks: &mut Locks, cx: &mut Cx<'_>| locks.acquire(&view, &request, cx);
+        acquire(ctx, key, how, now, decision, |got| {
+            reply::acquired(ctx, name, shape, got, now);
         })
     }
 }

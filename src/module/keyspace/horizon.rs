@@ -116,10 +116,9 @@ fn learn(ctx: Ctx<'_>, domain: Domain, stored: u64) {
 
 /// The horizon that is stored under this name, 0 without one; `None` when the key is no string.
 fn read_horizon(ctx: Ctx<'_>, name: Str<'_>) -> Option<u64> {
-    let key = StringKey::open_to_write(ctx, name);
-    let (stored, is_foreign) = (key.with_text(parse_decimal), key.is_foreign());
+    let (stored, is_foreign) = stored_number(ctx, name);
     shell::with(|shell| shell.locks.shared.tokens.set_foreign(is_foreign));
-    (!is_foreign).then_some(stored.flatten().unwrap_or(0))
+    (!is_foreign).then_some(stored.unwrap_or(0))
 }
 
 /// Outside a cluster, after `SWAPDB` of the horizon's database: the horizon is in the other database now. If it was not
@@ -133,7 +132,7 @@ pub fn learn_swapped_horizon(ctx: Ctx<'_>, first: i32, second: i32) {
     if !shell::with(|shell| shell.locks.shared.tokens.knows(0)) {
         let db = ctx.db();
         ctx.select(other);
-        let stored = read_number(ctx, horizon_name(0).as_str(), parse_decimal);
+        let (stored, _) = stored_number(ctx, horizon_name(0).as_str());
         ctx.select(db);
         learn(ctx, 0, stored.unwrap_or(0));
     }
@@ -164,13 +163,14 @@ pub fn restore_horizons(ctx: Ctx<'_>, now: Now, at_most: usize) -> bool {
             break;
         };
         let name = horizon_name(domain);
-        if let Some(stored) = read_number(ctx, name.as_str(), parse_decimal) {
+        let (stored, is_foreign) = stored_number(ctx, name.as_str());
+        if let Some(stored) = stored {
             // Another client has stored a number: it stays if it covers the tokens so far, and is never lowered.
             learn(ctx, domain, stored);
             if !shell::with(|shell| shell.locks.shared.tokens.is_uncovered(domain)) {
                 continue;
             }
-        } else if StringKey::open_to_write(ctx, name.as_str()).is_foreign() {
+        } else if is_foreign {
             // Foreign data stays; as long as it does, no token is minted.
             continue;
         }
@@ -269,13 +269,11 @@ fn in_horizon_db<T>(ctx: Ctx<'_>, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The number in a string key. The key is opened to write, because that counts no key-space miss.
-fn read_number(
-    ctx: Ctx<'_>,
-    name: Str<'_>,
-    parse: impl FnOnce(&[u8]) -> Option<u64>,
-) -> Option<u64> {
-    StringKey::open_to_write(ctx, name).with_text(parse)?
+/// The number that is stored under this name, and whether the key has another type. The key is opened to write, because
+/// that counts no key-space miss.
+fn stored_number(ctx: Ctx<'_>, name: Str<'_>) -> (Option<u64>, bool) {
+    let key = StringKey::open_to_write(ctx, name);
+    (key.with_text(parse_decimal).flatten(), key.is_foreign())
 }
 
 /// The name of a lock's counter. `None` when it is in another slot, as for a name with braces but no hash tag: such a
@@ -289,5 +287,7 @@ pub fn counter_name(lock: &[u8]) -> Option<OwnedStr> {
 /// The number in Redisson's counter of this lock; `None` without one.
 pub(crate) fn read_counter(ctx: Ctx<'_>, lock: &[u8]) -> Option<u64> {
     let name = counter_name(lock)?;
-    read_number(ctx, name.as_str(), parse_counter)
+    // Opened to write, because that counts no key-space miss.
+    let key = StringKey::open_to_write(ctx, name.as_str());
+    key.with_text(parse_counter)?
 }

@@ -57,15 +57,20 @@ pub fn patience() -> Duration {
 ///
 /// # Panics
 /// When it does not hold within [`patience`].
-pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    assert!(comes_true(condition), "timed out waiting for: {what}");
+}
+
+/// Waits until the condition holds. Returns whether it does within [`patience`].
+pub fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
-        assert!(
-            start.elapsed() < patience(),
-            "timed out waiting for: {what}"
-        );
+        if start.elapsed() >= patience() {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
+    true
 }
 
 /// Writes a file, whole or not at all: into another one beside it, which is renamed.

@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::MutexGuard;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::cluster::lock_scenes;
 use crate::replica::{follow, PROMPT_MASTER};
 use crate::{
-    free_port, patience, server_binary, start_silently, wait_for, Conn, Reply, TestServer,
+    comes_true, free_port, server_binary, start_silently, wait_for, Conn, Reply, TestServer,
 };
 
 /// The sentinels' name of the primary.
@@ -58,16 +56,11 @@ impl Watched {
     /// Waits until all sentinels name another primary than this one, and that server is one; returns its index.
     pub fn wait_for_another_primary_than(&self, old: usize) -> usize {
         let old = self.servers[old].port;
-        let is_replaced = || self.agreed().is_some_and(|port| port != old);
-        let has_replaced = DOWN_AFTER_MS.iter().any(|ms| {
+        let is_replaced = DOWN_AFTER_MS.iter().any(|ms| {
             self.set_down_after(*ms);
-            let begin = Instant::now();
-            while !is_replaced() && begin.elapsed() < patience() {
-                sleep(Duration::from_millis(20));
-            }
-            is_replaced()
+            comes_true(|| self.agreed().is_some_and(|port| port != old))
         });
-        assert!(has_replaced, "no new primary");
+        assert!(is_replaced, "no new primary");
         // One that was begun before this may still replace it.
         self.set_down_after(PATIENT_MS);
         let mut port = 0;
