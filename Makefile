@@ -242,7 +242,7 @@ bench-peers: bench-build ## PostgreSQL, etcd, ZooKeeper (installed if missing) b
 	@benches/peers/install.sh
 	$(SERVER) $(LOAD_CORE) target/release/lock-bench peers
 
-bench-clients: build ## the packages for Java, Python, Go and Node beside Redisson, Spring's registry, redis-py's Lock, redsync, bsm/redislock, rueidislock, redlock and redis-semaphore, into benches/results/clients.md (PART='go node': some; QUICK=1: a trial)
+bench-clients: build ## the packages for Java, Python, Go, Node and Rust beside Redisson, Spring's registry, redis-py's Lock, redsync, bsm/redislock, rueidislock, redlock, redis-semaphore and rslock, into benches/results/clients.md (PART='go node': some; QUICK=1: a trial)
 	@scripts/setup.sh openssl java python go node
 	@$(SERVER) benches/clients/run.sh $(if $(QUICK),quick) $(PART)
 

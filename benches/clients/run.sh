@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh [quick] [java] [python] [go] [node] [waits]: builds what is measured from this clone, measures, and writes
+# run.sh [quick] [java] [python] [go] [node] [rust] [waits]: builds what is measured from this clone, measures, and writes
 # benches/results/clients.md (a trial: target/BENCHMARKS-CLIENTS-trial.md). Needs the built module, a server, Python 3,
 # and for their parts Java 17 and Maven, Go, Node; `make bench-clients` calls it. Without a part: all of them, eight to
 # ten minutes.
@@ -31,6 +31,9 @@ if measures java waits; then
 fi
 if measures go; then
     GOFLAGS=-mod=readonly GOTOOLCHAIN=local go build -C benches/clients/go -o "$there/go/bench" .
+fi
+if measures rust; then
+    cargo build -q --release --locked --manifest-path benches/clients/rust/Cargo.toml --target-dir "$there/rust"
 fi
 if measures node; then
     mkdir -p "$there/node/package"

@@ -3,7 +3,7 @@
 In every round each way does every cell; the ways take turns in being first. One server serves all of them. The
 contenders are in processes of their own, which this program tells when to begin and to end; what it writes are medians.
 
-usage: bench.py [quick] [java] [python] [go] [node] [waits]
+usage: bench.py [quick] [java] [python] [go] [node] [rust] [waits]
 """
 
 import os
@@ -44,6 +44,11 @@ NODE = {
     "lock": "redis-lock-client",
     "redlock": "redlock",
     "semaphore": "redis-semaphore, `Mutex`",
+}
+RUST = {
+    "lock": "redis-lock-client, `runtime(…)`",
+    "lock-thread": "redis-lock-client",
+    "rslock": "rslock",
 }
 LAYOUTS = [Layout(1, 1), Layout(16, 2), Layout(16, 2, pause_ms=10), Layout(256, 2)]
 # Sixteen programs with a contender each, where the contenders of one client object do not help each other.
@@ -101,7 +106,7 @@ class Language:
             if (layout, way) in self.results.samples:
                 rows.append([label, *self._row(layout, way)])
         return page.table(["a pair by", "pairs/s", "±%", "wait p50 ms", "p99 ms", "served %", "most/mean",
-                           "commands/pair", "server µs/pair", "connections"], rows)
+                           "commands/pair", "server µs/pair", "client µs/pair", "connections"], rows)
 
     def _row(self, layout, way):
         def median(figure):
@@ -116,6 +121,7 @@ class Language:
             page.number(median("most_by_mean")),
             page.number(median("commands")),
             page.number(median("server_us")),
+            page.number(median("client_us")),
             f"{median('connections'):.0f}",
         ]
 
@@ -137,6 +143,7 @@ def languages(effort):
                  lambda: [processes.python("load.py") for _ in range(2)]),
         Language("go", GO, LAYOUTS, effort.without_warm_up(), lambda: [processes.go()]),
         Language("node", NODE, LAYOUTS, effort, lambda: [processes.node()]),
+        Language("rust", RUST, LAYOUTS, effort.without_warm_up(), lambda: [processes.rust()]),
     ]
 
 
@@ -148,7 +155,7 @@ def setting(server, load_average):
 def main():
     words = sys.argv[1:]
     quick = "quick" in words
-    parts = ["java", "python", "go", "node", "waits"]
+    parts = ["java", "python", "go", "node", "rust", "waits"]
     chosen = [word for word in words if word != "quick"] or parts
     if not set(chosen) <= set(parts):
         sys.exit(__doc__)

@@ -40,6 +40,7 @@ class Sample:
     most_by_mean: float
     commands: float
     server_us: float
+    client_us: float
     connections: int
 
 
@@ -63,20 +64,24 @@ def share(layout, processes):
 
 
 class Window:
-    """What the server and the lock's count say of the measured time."""
+    """What the server, the lock's count and the contenders' processes say of the measured time."""
 
-    def __init__(self, server, path):
-        self.server, self.path = server, path
+    def __init__(self, server, processes, path):
+        self.server, self.processes, self.path = server, processes, path
+        self.client_us = self._client_us()
         self.counters = Counters.of(server)
         self.pairs = guarded.counted(path)
         self.began = time.perf_counter()
 
+    def _client_us(self):
+        return sum(process.cpu_us() for process in self.processes)
+
     def end(self):
-        """(pairs, seconds, calls of commands, microseconds of the server)."""
+        """(pairs, seconds, calls of commands, microseconds of the server, microseconds of the contenders)."""
         seconds = time.perf_counter() - self.began
         pairs = guarded.counted(self.path) - self.pairs
         calls, cpu_us = Counters.of(self.server).since(self.counters)
-        return pairs, seconds, sum(calls.values()), cpu_us
+        return pairs, seconds, sum(calls.values()), cpu_us, self._client_us() - self.client_us
 
 
 def measure(server, processes, way, layout, effort):
@@ -99,7 +104,7 @@ def _measure(server, parts, way, pause_ms, effort, path):
     _all(used, "start")
     time.sleep(effort.warm_up_s)
     _all(used, "measure")
-    window = Window(server, path)
+    window = Window(server, used, path)
     time.sleep(effort.measured_s / 2)
     connections = server.clients()
     time.sleep(effort.measured_s / 2)
@@ -139,7 +144,7 @@ def _check(figures, path):
 
 
 def _sample(figures, ended, connections):
-    pairs, seconds, commands, cpu_us = ended
+    pairs, seconds, commands, cpu_us, client_us = ended
     grants = [count for part in figures for count in part["grants"]]
     waits = sorted(wait for part in figures for wait in part["waits"] + part["open"])
     if not pairs or not sum(grants):
@@ -152,6 +157,7 @@ def _sample(figures, ended, connections):
         most_by_mean=max(grants) / (sum(grants) / len(grants)),
         commands=commands / pairs,
         server_us=cpu_us / pairs,
+        client_us=client_us / pairs,
         connections=connections,
     )
 

@@ -46,6 +46,11 @@ class Process:
     def figures(self):
         return json.loads(self.answer())
 
+    def cpu_us(self):
+        """CPU time of all threads of the program until now, the kernel's part included."""
+        ticks = Path(f"/proc/{self.pid()}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, ticks)) * 1e6 / os.sysconf("SC_CLK_TCK")
+
     def pid(self):
         """Of the program itself: taskset replaces itself by it."""
         return self.process.pid
@@ -71,6 +76,10 @@ def java():
 
 def go():
     return Process([str(ROOT / "target/bench-clients/go/bench")])
+
+
+def rust():
+    return Process([str(ROOT / "target/bench-clients/rust/release/bench")])
 
 
 def node():
