@@ -104,7 +104,8 @@ pub async fn run(args: Args) -> Result<i32, Failure> {
     })
 }
 
-/// What the servers say of the locks that this program runs under: a wait for one would be a wait for itself.
+/// What the servers say of the locks that this program runs under: a wait for one would be a wait for itself; or, under
+/// the owner's name, a hold whose release gives that lock back.
 #[derive(Default)]
 pub struct Nested {
     /// The keys that a run above holds on a server, or may hold, because a server that it names does not say.
@@ -140,9 +141,6 @@ impl<'a> Above<'a> {
 /// Asks the servers for the locks that this program runs under. Its environment alone proves nothing: the run above may
 /// have ended, or lost the lock.
 pub async fn nested(sought: &Sought<'_>) -> Nested {
-    // The same owner does not wait for itself.
-    let owner = sought.request.owner.as_ref();
-    let owner = owner.map(|owner| key::hex(owner.as_bytes()));
     let held = var(HELD).unwrap_or_default();
     let needed = match sought.is_quorum {
         true => sought.servers.len() / 2 + 1,
@@ -157,9 +155,7 @@ pub async fn nested(sought: &Sought<'_>) -> Nested {
         let own = held
             .split(' ')
             .filter_map(|lock| lock.strip_prefix(&*start));
-        let above = own.filter_map(Above::parse);
-        let above = above.filter(|lock| owner.as_deref() != Some(lock.owner));
-        let above: Vec<_> = above.collect();
+        let above: Vec<_> = own.filter_map(Above::parse).collect();
         if above.is_empty() {
             continue;
         }
@@ -219,7 +215,8 @@ async fn is_held_above(
 
 pub fn waits_for_itself(sought: &Sought<'_>, help: &str) -> Failure {
     let key = shown(sought.key());
-    let why = "this program runs under that lock already, and would wait for itself";
+    let why =
+        "this program runs under that lock already, and would wait for itself or give it back";
     let what = format!("{key}: {why} ({HELD} in its environment{help})");
     Failure::new(USAGE, what)
 }

@@ -160,10 +160,12 @@ async fn an_acquire_that_arrives_after_it_was_given_up_grants_nothing() {
 async fn a_grant_whose_reply_was_lost_long_before_the_end_is_undone() {
     let real = TestServer::start();
     let proxy = Proxy::before(real.port);
-    let server = with_timeout(proxy.port, Duration::from_secs(1));
+    let server = with_timeout(proxy.port, Duration::from_secs(2));
     let lock = lock(&server);
+    // The request is not to fail by the opening of its connection.
+    while server.ping().await.is_err() {}
     proxy.swallow_reply_to("LOCK.ACQUIRE");
-    let acquired = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(5)).await });
+    let acquired = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(6)).await });
     until("a reply that is lost", || proxy.has_swallowed());
     proxy.lose(true);
     assert!(acquired.await.unwrap().unwrap_err().is_passing());
