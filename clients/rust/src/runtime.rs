@@ -12,7 +12,6 @@
 use std::cell::Cell;
 use std::future::{pending, poll_fn, Future};
 use std::io;
-use std::pin::pin;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -69,15 +68,18 @@ fn start() -> io::Result<Handle> {
 ///
 /// # Errors
 /// When the runtime cannot be started.
-pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let handle = handle()?;
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        let _caller = SetCaller::to_present();
-        let _entered = handle.enter();
-        work.as_mut().poll(context)
-    })
-    .await
+pub(crate) fn within<T>(work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+    // Boxed outside of the block: each future that held it would have a place for it twice, and copy all of them.
+    let mut work = Box::pin(work);
+    async move {
+        let handle = handle()?;
+        poll_fn(|context| {
+            let _caller = SetCaller::to_present();
+            let _entered = handle.enter();
+            work.as_mut().poll(context)
+        })
+        .await
+    }
 }
 
 thread_local! {

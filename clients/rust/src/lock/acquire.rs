@@ -91,16 +91,20 @@ pub(crate) async fn acquire<Of: 'static>(
 }
 
 /// Runs a wait and gives it up [`Server::overtime`] after its end.
-pub(crate) async fn bounded<T>(
-    server: &Server,
+pub(crate) fn bounded<'a, T>(
+    server: &'a Server,
     end: Option<Instant>,
-    wait: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    match end.and_then(|end| end.checked_add(server.overtime())) {
-        None => wait.await,
-        Some(end) => {
-            let ended = timeout_at(end, wait).await;
-            ended.unwrap_or_else(|_| Err(Error::no_answer(server.name())))
+    wait: impl Future<Output = Result<T>> + 'a,
+) -> impl Future<Output = Result<T>> + 'a {
+    // Boxed as in `within`.
+    let wait = Box::pin(wait);
+    async move {
+        match end.and_then(|end| end.checked_add(server.overtime())) {
+            None => wait.await,
+            Some(end) => {
+                let ended = timeout_at(end, wait).await;
+                ended.unwrap_or_else(|_| Err(Error::no_answer(server.name())))
+            }
         }
     }
 }

@@ -177,7 +177,7 @@ impl Caller {
     async fn open(&mut self, node: ConnectionInfo, end: Instant) -> Result<Link> {
         let opening = async {
             if self.is_alone {
-                return Ok((self.server.connect(&node).await?, None));
+                return Ok((Box::pin(self.server.connect(&node)).await?, None));
             }
             let opened = self.server.shared(&node).await;
             opened.map(|(connection, place)| (connection, Some(place)))

@@ -219,7 +219,8 @@ impl Server {
             (Some(known), _) => known,
             (None, Kind::Sentinel { primary, login }) => {
                 let connector = &self.inner.connector;
-                let found = sentinel::primary(connector, address, login, primary, place).await?;
+                let found = sentinel::primary(connector, address, login, primary, place);
+                let found = Box::pin(found).await?;
                 self.topology().slots.insert(None, found.clone());
                 found
             }
