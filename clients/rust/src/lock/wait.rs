@@ -240,7 +240,12 @@ impl Wait {
                 reply: asked,
             } = asked;
             reach.answers(asked.is_ok());
-            self.is_announced &= matches!(asked, Ok(Reply::Unheard) | Err(_));
+            self.is_announced &= match asked {
+                // In a startup delay a ticket waits; but a request for several keys that may hold some is to hold none.
+                Ok(Reply::Unheard) => self.request.is_several,
+                Ok(_) => false,
+                Err(_) => true,
+            };
             // After a failure it is kept for the pause.
             let turn = turn.filter(|_| asked.is_err());
             if matches!(asked, Ok(Reply::No | Reply::Queued)) && !reach.is_sought {
@@ -264,7 +269,11 @@ impl Wait {
                 }
                 Ok(Reply::No) if is_last => return Ok(Outcome::Over),
                 // One of the keys was lost right after their grant.
-                Ok(Reply::No) if is_announced => return Ok(Outcome::Again),
+                Ok(Reply::No) if is_announced && self.request.is_several => {
+                    return Ok(Outcome::Again)
+                }
+                // The message was false or old, or the hold is lost already. The server has kept the place.
+                Ok(Reply::No) if is_announced => None,
                 Ok(Reply::No | Reply::Unheard) => self.subscribe().await.err(),
                 Ok(Reply::Queued) => match self.queued(end, reach).await {
                     Ok(Some(over)) => return Ok(over),
@@ -343,7 +352,8 @@ impl Wait {
         {
             self.ticket = Some(self.request.server.inner.tickets.open(&self.request.key));
         }
-        let is_plain = left.is_zero() || self.is_announced && self.request.is_several;
+        // After the message of a grant the server need not be asked who hears the next one.
+        let is_plain = left.is_zero() || self.is_announced;
         let command = match &mut self.ticket {
             Some(ticket) if !is_plain => {
                 ticket.forget_events();
