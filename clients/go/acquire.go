@@ -77,9 +77,8 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 		return nil, ErrClosed
 	}
 	defer c.end()
-	bound, cancel := context.WithCancel(ctx)
+	bound, cancel := c.whileOpen(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.open, cancel)()
 	a := &acquisition{client: c, terms: terms}
 	a.renameOwner()
 	if waits {

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,6 +51,13 @@ type Transport interface {
 	IsCluster() bool
 }
 
+// Bounded is a [Transport] whose requests may end by themselves. Those that no caller can end run in the goroutines of
+// their callers then: another goroutine for each costs as much as the request.
+type Bounded interface {
+	// EndsWithin tells whether a request that is sent now ends within this time, whatever the server does.
+	EndsWithin(limit time.Duration) bool
+}
+
 // ClientOption is an option of [New].
 type ClientOption func(*Client)
 
@@ -76,8 +84,8 @@ type Client struct {
 	closing, ending context.CancelFunc
 	waits           waits
 
+	number atomic.Uint64
 	mu     sync.Mutex
-	number uint64
 	holds  map[*Hold]struct{}
 	timer  *time.Timer
 	// When the timer fires.
@@ -87,6 +95,9 @@ type Client struct {
 	quiet chan struct{}
 	// A turn to send a release in the background.
 	releases chan struct{}
+	// What ends the present releases when they have no answer.
+	releasing context.Context
+	expire    context.CancelFunc
 }
 
 // New makes a client on a transport: programs call New of viagoredis or viarueidis.
@@ -101,6 +112,7 @@ func New(transport Transport, options ...ClientOption) (*Client, error) {
 	}
 	c.open, c.closing = context.WithCancel(context.Background())
 	c.running, c.ending = context.WithCancel(context.Background())
+	c.releasing = c.running
 	c.waits = waits{client: c, channels: map[int]*channel{}, tickets: map[uint64]*ticket{}}
 	for _, option := range options {
 		option(c)
@@ -119,12 +131,7 @@ func uuid() string {
 }
 
 // next is a number that this client has not used.
-func (c *Client) next() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.number++
-	return c.number
-}
+func (c *Client) next() uint64 { return c.number.Add(1) }
 
 // begin counts a call; false after the end.
 func (c *Client) begin() bool {
@@ -161,8 +168,52 @@ func (c *Client) do(ctx context.Context, command Command) (any, error) {
 	return reply.Value, reply.Err
 }
 
+// lenient is a context that this client alone ends, with the values of one that cannot end. A request may outlast it
+// when it ends within the response timeout.
+type lenient struct {
+	context.Context
+	values context.Context
+}
+
+func (l lenient) Value(key any) any {
+	if value := l.values.Value(key); value != nil {
+		return value
+	}
+	return l.Context.Value(key)
+}
+
+// whileOpen is the context with an end at that of the waits, too.
+func (c *Client) whileOpen(ctx context.Context) (context.Context, func()) {
+	if ctx.Done() == nil {
+		return lenient{c.open, ctx}, func() {}
+	}
+	bound, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.open, cancel)
+	return bound, func() {
+		stop()
+		cancel()
+	}
+}
+
+// whileReleasing is a context for a release. Those of a sixteenth of the time share it: each new timer that is the next
+// one to fire wakes a thread.
+func (c *Client) whileReleasing() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end, isBound := c.releasing.Deadline(); !isBound || time.Until(end) < c.patience-c.patience/16 {
+		var ctx context.Context
+		ctx, c.expire = context.WithTimeout(c.running, c.patience)
+		c.releasing = lenient{ctx, context.Background()}
+	}
+	return c.releasing
+}
+
 // send sends commands, and returns when the context ends: the client libraries do not while they connect, or write.
 func (c *Client) send(ctx context.Context, commands ...Command) []Reply {
+	bounded, isBounded := c.transport.(Bounded)
+	if _, isLenient := ctx.(lenient); isLenient && isBounded && bounded.EndsWithin(c.patience) || ctx.Done() == nil {
+		return c.transport.Do(ctx, commands...)
+	}
 	done := make(chan []Reply, 1)
 	go func() { done <- c.transport.Do(ctx, commands...) }()
 	select {

@@ -84,8 +84,7 @@ func (e *ServerError) Is(target error) bool {
 
 // codeOf is the code of a refusal of the server, or empty.
 func codeOf(err error) string {
-	var refusal *ServerError
-	if errors.As(err, &refusal) {
+	if refusal, isRefusal := errors.AsType[*ServerError](err); isRefusal {
 		return refusal.Code
 	}
 	return ""
@@ -119,8 +118,8 @@ func mayPass(err error) bool {
 
 // mayBeServed tells whether a request that ended with this error may be served still, or was.
 func mayBeServed(err error) bool {
-	var operation *net.OpError
-	return codeOf(err) == "" && !isHopeless(err) && !(errors.As(err, &operation) && operation.Op == "dial")
+	operation, isOperation := errors.AsType[*net.OpError](err)
+	return codeOf(err) == "" && !isHopeless(err) && !(isOperation && operation.Op == "dial")
 }
 
 // unanswered adds [ErrNoAnswer] to the error of a request that may have been served.

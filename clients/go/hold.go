@@ -36,7 +36,8 @@ type Hold struct {
 	terms  *terms
 	owner  string
 	tokens []int64
-	ctx    *holdContext
+	// The context of the acquisition.
+	values context.Context
 	// Whether a request of the acquisition had no answer.
 	isUnanswered bool
 
@@ -52,8 +53,8 @@ type Hold struct {
 	ends       time.Time
 	isReleased bool
 	lost       error
-	// Whether something listens for a loss.
-	isHeeded bool
+	// Made when somebody asks for it.
+	ctx *holdContext
 }
 
 func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *Hold {
@@ -67,10 +68,9 @@ func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *
 	return h
 }
 
-// begin makes it a hold of the caller. Its context has the values of the caller's, and not its end.
+// begin makes it a hold of the caller.
 func (h *Hold) begin(ctx context.Context) {
-	h.ctx = h.contextIn(context.WithoutCancel(ctx))
-	h.isHeeded = h.terms.onLost != nil
+	h.values = ctx
 	c := h.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,14 +199,16 @@ func (h *Hold) lose(reason error) error {
 		return loss
 	}
 	h.lost = loss
-	isHeeded := h.isHeeded
+	ctx := h.ctx
 	c.mu.Unlock()
-	h.ctx.cancel(loss)
+	if ctx != nil {
+		ctx.cancel(loss)
+	}
 	if h.terms.onLost != nil {
 		// Nothing waits for it: it may call Close.
 		go h.terms.onLost(h, loss)
 	}
-	if !isHeeded {
+	if ctx == nil && h.terms.onLost == nil {
 		go c.log().Warn("redislock: a lock is lost, and nothing listens (Hold.Context)", "error", loss)
 	}
 	return loss
@@ -275,27 +277,32 @@ func (h *Hold) look() {
 // A loss is noticed at the next renewal, a third of the lease later, or, when the server does not answer, a margin
 // before the lease ends. The methods of this context compare the clocks, so they are right as soon as a process that
 // stood still goes on; a context made from it follows when the timer has run.
-func (h *Hold) Context() context.Context {
-	h.heed()
-	return h.ctx
-}
+func (h *Hold) Context() context.Context { return h.context() }
 
 // With is the context with an end at that of [Hold.Context], too: for work of a request under the lock. Its cause is
 // that of what ended first. Call the function when the work is done, as that of [context.WithCancel].
 func (h *Hold) With(ctx context.Context) (context.Context, context.CancelFunc) {
-	h.heed()
-	both := h.contextIn(ctx)
-	stop := context.AfterFunc(h.ctx.Context, func() { both.cancel(context.Cause(h.ctx.Context)) })
+	own, both := h.context(), h.contextIn(ctx)
+	stop := context.AfterFunc(own.Context, func() { both.cancel(context.Cause(own.Context)) })
 	return both, func() {
 		stop()
 		both.cancel(context.Canceled)
 	}
 }
 
-func (h *Hold) heed() {
+// context has the values of the context of the acquisition, and not its end.
+func (h *Hold) context() *holdContext {
 	h.client.mu.Lock()
 	defer h.client.mu.Unlock()
-	h.isHeeded = true
+	if h.ctx == nil {
+		h.ctx = h.contextIn(context.WithoutCancel(h.values))
+		if h.lost != nil {
+			h.ctx.cancel(h.lost)
+		} else if h.isReleased {
+			h.ctx.cancel(ErrReleased)
+		}
+	}
+	return h.ctx
 }
 
 // ValidFor is how long the lock is certainly still held. It reads the clocks, so it is right after this process, or its
@@ -383,13 +390,13 @@ func (h *Hold) renew(ctx context.Context, words ...string) error {
 // be sent; where that may pass it goes on, too.
 func (h *Hold) Unlock() error {
 	c := h.client
-	ctx, cancel := context.WithTimeout(c.running, c.patience)
-	defer cancel()
-	wait, err := h.finish(ctx, false)
+	begun := time.Now()
+	wait, err := h.finish(c.whileReleasing(), false)
 	if wait != nil {
 		select {
 		case err = <-wait:
-		case <-ctx.Done():
+		case <-time.After(c.patience - time.Since(begun)):
+		case <-c.running.Done():
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -406,14 +413,16 @@ func (h *Hold) abandon() { _, _ = h.finish(h.client.running, true) }
 func (h *Hold) finish(ctx context.Context, inBackground bool) (<-chan error, error) {
 	c := h.client
 	c.mu.Lock()
-	lost, wasReleased, ends := h.lost, h.isReleased, h.ends
+	lost, wasReleased, ends, own := h.lost, h.isReleased, h.ends, h.ctx
 	h.isReleased = true
 	delete(c.holds, h)
 	c.mu.Unlock()
 	if wasReleased {
 		return nil, ErrReleased
 	}
-	h.ctx.cancel(ErrReleased)
+	if own != nil {
+		own.cancel(ErrReleased)
+	}
 	commands := h.terms.release(h.owner, h.tokens)
 	if h.isUnanswered {
 		commands = h.terms.giveUp(h.owner, h.tokens)

@@ -67,6 +67,15 @@ func newRequest(ctx context.Context, command redislock.Command) request {
 
 func (t *transport) IsCluster() bool { return t.cluster != nil }
 
+// EndsWithin: on a connection that is free go-redis waits for the reply alone. A client of a cluster may do more.
+func (t *transport) EndsWithin(limit time.Duration) bool {
+	if t.single == nil {
+		return false
+	}
+	longest := t.single.Options().ReadTimeout
+	return longest > 0 && longest <= limit && t.single.PoolStats().IdleConns > 0
+}
+
 func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
 	requests := make([]request, len(commands))
 	for i, command := range commands {
@@ -90,14 +99,14 @@ func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []red
 }
 
 func (t *transport) translated(err error) error {
-	var refusal redis.Error
+	refusal, isRefusal := errors.AsType[redis.Error](err)
 	isClosed := errors.Is(err, redis.ErrClosed)
 	switch areFinal := t.closed.AreFinal(isClosed); {
 	case areFinal || isClosed && t.cluster == nil:
 		return fmt.Errorf("%w: %w", redislock.ErrClosed, err)
 	case errors.Is(err, redis.Nil):
 		return nil
-	case errors.As(err, &refusal):
+	case isRefusal:
 		return redislock.Refusal(refusal.Error())
 	}
 	return err

@@ -24,12 +24,12 @@ type Errors struct {
 func (e *Errors) AreFinal(isOne bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
-	switch {
-	case !isOne:
+	if !isOne {
 		e.first = time.Time{}
 		return false
-	case e.first.IsZero() || now.Sub(e.last) > gap:
+	}
+	now := time.Now()
+	if e.first.IsZero() || now.Sub(e.last) > gap {
 		e.first = now
 	}
 	e.last = now
