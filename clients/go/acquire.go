@@ -77,8 +77,13 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 		return nil, ErrClosed
 	}
 	defer c.end()
-	bound, cancel := c.whileOpen(ctx)
-	defer cancel()
+	var bound context.Context = lenient{c.open, ctx}
+	if ctx.Done() != nil {
+		either, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.open, cancel)()
+		bound = either
+	}
 	a := &acquisition{client: c, terms: terms}
 	a.renameOwner()
 	if waits {
@@ -227,7 +232,7 @@ func (a *acquisition) mustExist(ctx context.Context) error {
 		return nil
 	}
 	a.isAskedFor = true
-	reply, err := a.client.do(ctx, Command{[]string{"EXISTS", a.terms.keys[0]}, 1})
+	reply, err := a.client.do(ctx, Command{[]any{"EXISTS", a.terms.keys[0]}, 1})
 	if err != nil || reply != int64(0) {
 		return nil
 	}
@@ -306,13 +311,11 @@ func (a *acquisition) failed(err error) {
 
 // wait waits in the queue for a reason to ask again.
 func (a *acquisition) wait(ctx context.Context) error {
-	// Spread, because many waits may have started at the same moment.
-	timer := time.NewTimer(jittered(longestTicket * 3 / 4))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(jittered(longestTicket * 3 / 4)):
+		// Spread, because many waits may have started at the same moment.
 	case message := <-a.ticket.messages:
 		word, rest, _ := strings.Cut(message, " ")
 		switch {

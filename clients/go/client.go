@@ -6,6 +6,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -20,8 +21,8 @@ import (
 
 // Command is a command of the server.
 type Command struct {
-	// Words are the name and the arguments.
-	Words []string
+	// Words are the name and the arguments, each a string.
+	Words []any
 	// Key is the place of the first key among them.
 	Key int
 }
@@ -97,14 +98,13 @@ type Client struct {
 	releases chan struct{}
 	// What ends the present releases when they have no answer.
 	releasing context.Context
-	expire    context.CancelFunc
 }
 
 // New makes a client on a transport: programs call New of viagoredis or viarueidis.
 func New(transport Transport, options ...ClientOption) (*Client, error) {
 	c := &Client{
 		transport: transport,
-		id:        uuid(),
+		id:        rand.Text(),
 		patience:  5 * time.Second,
 		holds:     map[*Hold]struct{}{},
 		quiet:     make(chan struct{}),
@@ -121,13 +121,6 @@ func New(transport Transport, options ...ClientOption) (*Client, error) {
 		return nil, fmt.Errorf("%w: the response timeout is longer than nothing", ErrUsage)
 	}
 	return c, nil
-}
-
-func uuid() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // next is a number that this client has not used.
@@ -175,25 +168,7 @@ type lenient struct {
 	values context.Context
 }
 
-func (l lenient) Value(key any) any {
-	if value := l.values.Value(key); value != nil {
-		return value
-	}
-	return l.Context.Value(key)
-}
-
-// whileOpen is the context with an end at that of the waits, too.
-func (c *Client) whileOpen(ctx context.Context) (context.Context, func()) {
-	if ctx.Done() == nil {
-		return lenient{c.open, ctx}, func() {}
-	}
-	bound, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.open, cancel)
-	return bound, func() {
-		stop()
-		cancel()
-	}
-}
+func (l lenient) Value(key any) any { return l.values.Value(key) }
 
 // whileReleasing is a context for a release. Those of a sixteenth of the time share it: each new timer that is the next
 // one to fire wakes a thread.
@@ -201,8 +176,8 @@ func (c *Client) whileReleasing() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end, isBound := c.releasing.Deadline(); !isBound || time.Until(end) < c.patience-c.patience/16 {
-		var ctx context.Context
-		ctx, c.expire = context.WithTimeout(c.running, c.patience)
+		ctx, cancel := context.WithTimeout(c.running, c.patience)
+		_ = cancel // it ends by itself
 		c.releasing = lenient{ctx, context.Background()}
 	}
 	return c.releasing
@@ -220,21 +195,12 @@ func (c *Client) send(ctx context.Context, commands ...Command) []Reply {
 	case replies := <-done:
 		return replies
 	case <-ctx.Done():
-		replies := make([]Reply, len(commands))
-		for i := range replies {
-			replies[i].Err = ctx.Err()
-		}
-		return replies
+		return slices.Repeat([]Reply{{Err: ctx.Err()}}, len(commands))
 	}
 }
 
 // log is where warnings go. The handler is the program's and may block: nothing that renews or waits calls it itself.
-func (c *Client) log() *slog.Logger {
-	if c.logger == nil {
-		return slog.Default()
-	}
-	return c.logger
-}
+func (c *Client) log() *slog.Logger { return cmp.Or(c.logger, slog.Default()) }
 
 // Close ends the waits, releases what is held, and returns when all is done, after the response timeout and two seconds
 // at the latest. The client of the program stays open. It may be called anywhere, also in a function of [WithOnLost].
@@ -282,11 +248,15 @@ func (c *Client) plan(at time.Time) {
 	c.planned = at
 }
 
+func (c *Client) planFor(hold *Hold) {
+	c.plan(hold.renewAt)
+	c.plan(hold.lostAt)
+}
+
 // tick reports the losses whose time has come, and renews what is due, together with what will be soon.
 func (c *Client) tick() {
 	now := time.Now()
 	var lost, due []*Hold
-	var next time.Time
 	c.mu.Lock()
 	c.planned = time.Time{}
 	isDue := false
@@ -301,16 +271,7 @@ func (c *Client) tick() {
 		case isDue && !hold.renewAt.After(now.Add(hold.lease/10)) && hold.renewal():
 			due = append(due, hold)
 		}
-		at := hold.lostAt
-		if hold.renewAt.Before(at) {
-			at = hold.renewAt
-		}
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-	}
-	if !next.IsZero() {
-		c.plan(next)
+		c.planFor(hold)
 	}
 	c.mu.Unlock()
 	for _, hold := range lost {

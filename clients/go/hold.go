@@ -23,13 +23,6 @@ func (m moment) elapsed() time.Duration {
 	return max(now.Sub(m.steady), now.Round(0).Sub(m.wall))
 }
 
-func later(one, other time.Time) time.Time {
-	if one.After(other) {
-		return one
-	}
-	return other
-}
-
 // Hold is what is held by one acquisition. It is renewed until [Hold.Unlock].
 type Hold struct {
 	client *Client
@@ -58,9 +51,8 @@ type Hold struct {
 }
 
 func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *Hold {
-	h := &Hold{client: a.client, terms: a.terms, owner: a.owner, tokens: tokens, isUnanswered: a.isUnanswered}
-	h.span = a.terms.lease
-	h.ends = time.Now().Add(lease)
+	h := &Hold{client: a.client, terms: a.terms, owner: a.owner, tokens: tokens, isUnanswered: a.isUnanswered,
+		span: a.terms.lease, ends: time.Now().Add(lease)}
 	if a.terms.maxHold > 0 {
 		h.until = sent.steady.Add(a.terms.maxHold)
 	}
@@ -75,11 +67,7 @@ func (h *Hold) begin(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holds[h] = struct{}{}
-	at := h.lostAt
-	if h.renewAt.Before(at) {
-		at = h.renewAt
-	}
-	c.plan(at)
+	c.planFor(h)
 }
 
 // confirm notes a lease that the server has confirmed. The mutex is held, or nobody has the hold yet.
@@ -125,7 +113,9 @@ func (h *Hold) request() (lease, certain time.Duration) {
 		certain = min(lease, h.terms.firstLease())
 	}
 	h.unheard++
-	h.ends = later(h.ends, time.Now().Add(lease+h.client.patience))
+	if ends := time.Now().Add(lease + h.client.patience); ends.After(h.ends) {
+		h.ends = ends
+	}
 	return lease, certain
 }
 
@@ -155,8 +145,7 @@ func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) error 
 		c.plan(h.renewAt)
 	default:
 		h.confirm(lease, sent)
-		c.plan(h.renewAt)
-		c.plan(h.lostAt)
+		c.planFor(h)
 	}
 	c.mu.Unlock()
 	if loss != nil {
@@ -324,7 +313,7 @@ func (h *Hold) ValidFor() time.Duration {
 // Arguments are written as go-redis writes them (a time.Duration as nanoseconds, true as 1, nil as an empty string, an
 // encoding.BinaryMarshaler by its method); [ErrUsage] where it has no rule.
 func (h *Hold) Do(ctx context.Context, command ...any) (any, error) {
-	words := []string{"LOCK.IF", h.terms.keys[0], strconv.FormatInt(h.tokens[0], 10)}
+	words := []any{"LOCK.IF", h.terms.keys[0], strconv.FormatInt(h.tokens[0], 10)}
 	if h.terms.isPermit {
 		return nil, fmt.Errorf("%w: a permit fences nothing, because several are valid at a time", ErrUsage)
 	}
@@ -371,7 +360,7 @@ func (h *Hold) SetNote(ctx context.Context, note string) error {
 }
 
 // renew renews the lease, with these words in the request.
-func (h *Hold) renew(ctx context.Context, words ...string) error {
+func (h *Hold) renew(ctx context.Context, words ...any) error {
 	c := h.client
 	c.mu.Lock()
 	lease, certain := h.request()

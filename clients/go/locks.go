@@ -174,22 +174,25 @@ func millis(span time.Duration) string { return strconv.FormatInt(span.Milliseco
 
 // acquire is the request: the tokens, or nil. Sent twice, it is granted once.
 func (t *terms) acquire(owner string) Command {
-	words, key := []string{"LOCK.ACQUIRE", t.keys[0], owner}, 1
+	// Room for all words of a lock that is waited for.
+	words, key := append(make([]any, 0, 16), "LOCK.ACQUIRE", t.keys[0], owner), 1
 	if t.isPermit {
 		words[0] = "SEM.ACQUIRE"
 	} else if len(t.keys) > 1 {
-		words = append(append([]string{"LOCK.MACQUIRE", strconv.Itoa(len(t.keys))}, t.keys...), owner)
-		key = 2
+		words, key = append(words[:0], "LOCK.MACQUIRE", strconv.Itoa(len(t.keys))), 2
+		for _, name := range t.keys {
+			words = append(words, name)
+		}
+		words = append(words, owner)
 	}
 	if t.mode != "" {
 		words = append(words, t.mode)
 	}
 	words = append(words, "PX", millis(t.firstLease()))
-	if t.isPermit && t.permits > 0 {
-		words = append(words, "LIMIT", strconv.Itoa(t.permits))
-	}
 	if !t.isPermit {
 		words = append(words, "ONCE")
+	} else if t.permits > 0 {
+		words = append(words, "LIMIT", strconv.Itoa(t.permits))
 	}
 	if t.owner == "" {
 		words = append(words, "SEQ", "1")
@@ -201,12 +204,12 @@ func (t *terms) acquire(owner string) Command {
 }
 
 // each is a command for each key, with its token where the hold has one.
-func (t *terms) each(verb, owner string, tokens []int64, words ...string) []Command {
+func (t *terms) each(verb any, owner string, tokens []int64, words ...any) []Command {
 	commands := make([]Command, len(t.keys))
 	for i, key := range t.keys {
-		all := append([]string{"LOCK." + verb, key, owner}, words...)
+		all := append(append(make([]any, 0, 8), verb, key, owner), words...)
 		if t.isPermit {
-			all[0] = "SEM." + verb
+			all[0] = strings.Replace(verb.(string), "LOCK", "SEM", 1)
 		} else if tokens != nil {
 			all = append(all, "TOKEN", strconv.FormatInt(tokens[i], 10))
 		}
@@ -216,23 +219,23 @@ func (t *terms) each(verb, owner string, tokens []int64, words ...string) []Comm
 }
 
 func (t *terms) renew(owner string, tokens []int64, lease time.Duration) []Command {
-	words := []string{"PX", millis(max(lease, time.Millisecond))}
+	words := []any{"PX", millis(max(lease, time.Millisecond))}
 	if t.mode != "" {
 		words = append(words, t.mode)
 	}
-	return t.each("RENEW", owner, tokens, words...)
+	return t.each("LOCK.RENEW", owner, tokens, words...)
 }
 
 // release ends a hold; without tokens also a wait.
 func (t *terms) release(owner string, tokens []int64) []Command {
-	var words []string
+	var words []any
 	if t.mode != "" {
 		words = append(words, t.mode)
 	}
 	if !t.isPermit {
 		words = append(words, "ALL")
 	}
-	return t.each("RELEASE", owner, tokens, words...)
+	return t.each("LOCK.RELEASE", owner, tokens, words...)
 }
 
 // giveUp ends a hold, withdraws the wait, and of a fresh owner makes its requests final: one that the server meets
@@ -241,7 +244,7 @@ func (t *terms) giveUp(owner string, tokens []int64) []Command {
 	if t.owner != "" {
 		return t.release(owner, tokens)
 	}
-	return t.each("RELEASE", owner, nil, "FINAL", "1")
+	return t.each("LOCK.RELEASE", owner, nil, "FINAL", "1")
 }
 
 // granted returns the tokens of a reply to an acquire; nil when it was not granted.
@@ -327,7 +330,7 @@ func (s *Semaphore) Set(ctx context.Context, permits int) error {
 	if permits < 0 || permits > math.MaxInt32 {
 		return fmt.Errorf("%w: a semaphore has 0 to 2147483647 permits", ErrUsage)
 	}
-	words := []string{"SEM.SET", s.lock.terms.keys[0], strconv.Itoa(permits)}
+	words := []any{"SEM.SET", s.lock.terms.keys[0], strconv.Itoa(permits)}
 	_, err := s.lock.client.do(ctx, Command{words, 1})
 	return unanswered(err)
 }
@@ -439,7 +442,7 @@ func (e *Election) Campaign(ctx context.Context, note string) (*Hold, error) {
 
 // Leader is the present leader; [ErrNoLeader] when there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	reply, err := e.lock.client.do(ctx, Command{[]string{"LOCK.INFO", e.lock.terms.keys[0]}, 1})
+	reply, err := e.lock.client.do(ctx, Command{[]any{"LOCK.INFO", e.lock.terms.keys[0]}, 1})
 	if err != nil {
 		return Leader{}, err
 	}

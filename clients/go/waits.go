@@ -71,9 +71,8 @@ func (w *waits) join(key string) (*channel, *ticket) {
 	w.client.mu.Lock()
 	at := w.channelOf(key)
 	at.waits++
-	isLive := at.subscription != nil && at.subscription.isLive
 	w.client.mu.Unlock()
-	if isLive {
+	if w.live(at) != nil {
 		return at, w.open(at)
 	}
 	return at, nil
@@ -300,10 +299,8 @@ func slotOf(key string) int {
 
 // sleep returns false when the context ends before.
 func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 		return true
 	case <-ctx.Done():
 		return false

@@ -25,12 +25,8 @@ const beat = 2 * time.Second
 // messages come from: give the client inside. What its hooks do (AddHook: traces, metrics) they do here, too.
 func New(client redis.UniversalClient, options ...redislock.ClientOption) (*redislock.Client, error) {
 	t := &transport{client: client, nodes: map[string]*node{}}
-	switch client := client.(type) {
-	case *redis.Client:
-		t.single = client
-	case *redis.ClusterClient:
-		t.cluster = client
-	}
+	t.single, _ = client.(*redis.Client)
+	t.cluster, _ = client.(*redis.ClusterClient)
 	if t.single == nil && t.cluster == nil {
 		return nil, fmt.Errorf("%w: viagoredis.New takes a *redis.Client or a *redis.ClusterClient, not a %T: give the "+
 			"client inside, with hooks (AddHook) for what is around it", redislock.ErrUsage, client)
@@ -55,16 +51,6 @@ type request struct{ *redis.Cmd }
 
 func (request) NoRetry() bool { return true }
 
-func newRequest(ctx context.Context, command redislock.Command) request {
-	words := make([]any, len(command.Words))
-	for i, word := range command.Words {
-		words[i] = word
-	}
-	made := redis.NewCmd(ctx, words...)
-	made.SetFirstKeyPos(int8(command.Key))
-	return request{made}
-}
-
 func (t *transport) IsCluster() bool { return t.cluster != nil }
 
 // EndsWithin: on a connection that is free go-redis waits for the reply alone. A client of a cluster may do more.
@@ -79,7 +65,8 @@ func (t *transport) EndsWithin(limit time.Duration) bool {
 func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
 	requests := make([]request, len(commands))
 	for i, command := range commands {
-		requests[i] = newRequest(ctx, command)
+		requests[i] = request{redis.NewCmd(ctx, command.Words...)}
+		requests[i].SetFirstKeyPos(int8(command.Key))
 	}
 	if len(requests) == 1 {
 		_ = t.client.Process(ctx, requests[0])

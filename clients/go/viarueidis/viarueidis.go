@@ -34,11 +34,19 @@ func (t *transport) IsCluster() bool { return t.client.Mode() == rueidis.ClientM
 func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
 	built := make([]rueidis.Completed, len(commands))
 	for i, command := range commands {
-		words, key := command.Words, command.Key
+		words, key := make([]string, len(command.Words)), command.Key
+		for at, word := range command.Words {
+			words[at] = word.(string)
+		}
 		// The other keys of a command are arguments here: rueidis panics where they are in another slot.
 		built[i] = t.client.B().Arbitrary(words[:key]...).Keys(words[key]).Args(words[key+1:]...).Build()
 	}
-	results := t.client.DoMulti(ctx, built...)
+	var results []rueidis.RedisResult
+	if len(built) == 1 {
+		results = []rueidis.RedisResult{t.client.Do(ctx, built[0])}
+	} else {
+		results = t.client.DoMulti(ctx, built...)
+	}
 	replies := make([]redislock.Reply, len(commands))
 	for i, result := range results {
 		value, err := result.ToAny()
