@@ -80,19 +80,26 @@ func (c closing) Do(ctx context.Context, commands ...redislock.Command) (replies
 	return replies
 }
 
+// bounded is the same, with requests in the goroutines of their callers.
+type bounded struct{ closing }
+
+func (bounded) EndsWithin(time.Duration) bool { return true }
+
 func TestAGrantThatComesWhileTheClientIsClosedIsReleased(t *testing.T) {
 	s := serve(t)
 	var client *redislock.Client
 	ended := make(chan error, 1)
 	transport := closing{server: s, close: func() { ended <- client.Close() }}
-	client = must[*redislock.Client](t)(redislock.New(transport, quiet))
-	if _, err := client.NewLock("late").TryLock(background()); !errors.Is(err, redislock.ErrClosed) {
-		t.Fatal(err)
+	for _, transport := range []redislock.Transport{transport, bounded{transport}} {
+		client = must[*redislock.Client](t)(redislock.New(transport, quiet))
+		if _, err := client.NewLock("late").TryLock(background()); !errors.Is(err, redislock.ErrClosed) {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		s.awaitNothing()
 	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	s.awaitNothing()
 }
 
 func TestAWaitEndsWithTheClientOfTheProgram(t *testing.T) {
@@ -162,4 +169,36 @@ func TestNoRequestOutlastsItsContext(t *testing.T) {
 	}
 	client.Close()
 	close(until)
+}
+
+// The connections of go-redis are not free, and a new one is not ready until the test says so.
+func TestAReleaseDoesNotWaitForAConnection(t *testing.T) {
+	s := serve(t)
+	until, opened := make(chan struct{}), make(chan struct{}, 1)
+	program := redis.NewClient(&redis.Options{Addr: s.address(), ReadTimeout: 2 * time.Second,
+		OnConnect: func(context.Context, *redis.Conn) error {
+			select {
+			case opened <- struct{}{}:
+			default:
+				<-until
+			}
+			return nil
+		}})
+	client := must[*redislock.Client](t)(viagoredis.New(program, quiet,
+		redislock.WithResponseTimeout(2*time.Second)))
+	closed(t, client, func() { program.Close() })
+	hold := must[*redislock.Hold](t)(client.NewLock("full").Lock(background()))
+	taken := program.Conn()
+	if err := taken.Ping(background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan acquired, 1)
+	go func() { ended <- acquired{err: hold.Unlock()} }()
+	found := got(t, ended)
+	close(until)
+	taken.Close()
+	if !errors.Is(found.err, redislock.ErrNoAnswer) {
+		t.Fatal(found.err)
+	}
+	s.awaitNothing()
 }

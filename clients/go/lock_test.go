@@ -220,6 +220,27 @@ func TestALateRequestGrantsNothing(t *testing.T) {
 	})
 }
 
+// A context that cannot end leaves the bound of a request to the client of the program.
+func TestARequestWithoutAnEndOfItsOwnGrantsNothingLate(t *testing.T) {
+	s := serve(t)
+	program := redis.NewClient(&redis.Options{Addr: s.address(), ReadTimeout: 200 * time.Millisecond})
+	client := must[*redislock.Client](t)(viagoredis.New(program, quiet))
+	closed(t, client, func() { program.Close() })
+	lock := client.NewLock("late")
+	if hold, err := lock.Lock(background()); err == nil { // on a busy machine it may end before
+		hold.Unlock()
+	}
+	s.signal(syscall.SIGSTOP)
+	_, err := lock.TryLock(background())
+	s.signal(syscall.SIGCONT)
+	var timeout interface{ Timeout() bool }
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Fatal(err)
+	}
+	until(t, "the given up acquisition is final", func() bool { return s.figure("finals") != "0" })
+	s.awaitNothing()
+}
+
 func TestAReleaseWithoutAnAnswerGoesOn(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
 		s := serve(t)

@@ -46,6 +46,11 @@ func TestALossEndsTheContextOfTheHold(t *testing.T) {
 			if err := hold.Unlock(); !errors.Is(err, redislock.ErrLost) || hold.ValidFor() != 0 {
 				t.Fatalf("released: %v", err)
 			}
+			// Nobody has asked for this one before the loss.
+			other := must[*redislock.Hold](t)(lock.Lock(background()))
+			s.do(append(end, t.Name()+how)...)
+			<-heard
+			awaitLoss(t, other)
 		}
 	})
 }
