@@ -67,11 +67,7 @@ func (closing) IsCluster() bool { return false }
 
 func (c closing) Do(ctx context.Context, commands ...redislock.Command) (replies []redislock.Reply) {
 	for _, command := range commands {
-		words := make([]any, len(command.Words))
-		for i, word := range command.Words {
-			words[i] = word
-		}
-		replies = append(replies, redislock.Reply{Value: c.server.do(words...)})
+		replies = append(replies, redislock.Reply{Value: c.server.do(command.Words...)})
 		if command.Words[0] == "LOCK.ACQUIRE" {
 			go c.close()
 			<-ctx.Done()
