@@ -55,7 +55,7 @@ type Transport interface {
 // Bounded is a [Transport] whose requests may end by themselves. Those that no caller can end run in the goroutines of
 // their callers then: another goroutine for each costs as much as the request.
 type Bounded interface {
-	// EndsWithin tells whether a request that is sent now ends within this time, whatever the server does.
+	// EndsWithin tells whether a command that is sent now ends within this time, whatever the server does.
 	EndsWithin(limit time.Duration) bool
 }
 
@@ -186,7 +186,8 @@ func (c *Client) whileReleasing() context.Context {
 // send sends commands, and returns when the context ends: the client libraries do not while they connect, or write.
 func (c *Client) send(ctx context.Context, commands ...Command) []Reply {
 	bounded, isBounded := c.transport.(Bounded)
-	if _, isLenient := ctx.(lenient); isLenient && isBounded && bounded.EndsWithin(c.patience) || ctx.Done() == nil {
+	_, isLenient := ctx.(lenient)
+	if isLenient && isBounded && len(commands) == 1 && bounded.EndsWithin(c.patience) || ctx.Done() == nil {
 		return c.transport.Do(ctx, commands...)
 	}
 	done := make(chan []Reply, 1)
