@@ -180,10 +180,9 @@ func (t *terms) acquire(owner string) Command {
 		words[0] = "SEM.ACQUIRE"
 	} else if len(t.keys) > 1 {
 		words, key = append(words[:0], "LOCK.MACQUIRE", strconv.Itoa(len(t.keys))), 2
-		for _, name := range t.keys {
-			words = append(words, name)
+		for _, word := range append(slices.Clone(t.keys), owner) {
+			words = append(words, word)
 		}
-		words = append(words, owner)
 	}
 	if t.mode != "" {
 		words = append(words, t.mode)
