@@ -9,7 +9,6 @@ import {
 } from './errors.js';
 import { Hold, Moment } from './hold.js';
 import { Claim, LONGEST_TIMER, type Terms } from './terms.js';
-import type { Command } from './transport.js';
 
 /** Between two attempts to reach a server each pause is twice the last one. In milliseconds, as all times. */
 const FIRST_PAUSE = 20;
@@ -32,6 +31,8 @@ export function jittered(pause = FIRST_PAUSE): { pause: number; next: number } {
 export class Acquisition {
     /** The name of the node at which it is subscribed. */
     node: string | undefined;
+    /** Among what waits. */
+    place = 0;
     private claim: Claim;
     private tag: number | undefined;
     /** Whether a request had no answer: the server may have granted it, or may do it yet. */
@@ -58,6 +59,7 @@ export class Acquisition {
         private readonly wait: number,
     ) {
         this.claim = client.claim(terms);
+        client.waits.add(this);
     }
 
     /** Asks until the request is granted; undefined if it was not when the wait is over. */
@@ -107,6 +109,7 @@ export class Acquisition {
             this.giveUp();
             throw error;
         } finally {
+            client.leave(this);
             if (this.tag !== undefined) client.unfile(this.tag);
         }
     }
@@ -144,7 +147,15 @@ export class Acquisition {
             command = { key: command.key, words: [...command.words, ...words] };
         }
         const sent = new Moment();
-        const reply = await this.send(command);
+        const wasUnanswered = this.isUnanswered;
+        this.isUnanswered = true;
+        const { reply, error, sends } = await client.send(command);
+        // What was sent twice, and answered once, may be served a second time.
+        if (sends === 0 || (sends === 1 && (error === undefined || error instanceof RefusedError)))
+            this.isUnanswered = wasUnanswered;
+        this.isBroken = sends > 0 && error instanceof LockConnectionError && !(error instanceof NoAnswerError);
+        this.hasAnswer ||= error === undefined || error instanceof RefusedError;
+        if (error !== undefined) throw error;
         this.check();
         if (reply !== 'QUEUED') return this.answered(reply, sent, hasTicket);
         this.hasPlace = true;
@@ -169,19 +180,6 @@ export class Acquisition {
             this.hasPlace = false;
         }
         return undefined;
-    }
-
-    private async send(command: Command): Promise<unknown> {
-        const was = this.isUnanswered;
-        this.isUnanswered = true;
-        const { reply, error, sends } = await this.client.send(command);
-        // What was sent twice, and answered once, may be served a second time.
-        if (sends === 0 || (sends === 1 && (error === undefined || error instanceof RefusedError)))
-            this.isUnanswered = was;
-        this.isBroken = sends > 0 && error instanceof LockConnectionError && !(error instanceof NoAnswerError);
-        this.hasAnswer ||= error === undefined || error instanceof RefusedError;
-        if (error !== undefined) throw error;
-        return reply;
     }
 
     /** No permit is free, also where nobody has created the semaphore. A user that may not ask waits for it. */
@@ -234,6 +232,7 @@ export class Acquisition {
     /** Until it is rung, at most so long. */
     private sleep(ms: number): Promise<void> {
         if (this.isRung || this.stopped) return Promise.resolve();
+        this.client.watch();
         return new Promise((resolve) => {
             const timer = ms < LONGEST_TIMER ? setTimeout(() => this.wake?.(), ms) : undefined;
             this.wake = () => {

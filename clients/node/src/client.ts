@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { onAbort } from './abort.js';
 import { Acquisition, jittered } from './acquire.js';
+import { Bag } from './bag.js';
 import { Election } from './election.js';
 import {
     ClosedError,
@@ -17,7 +18,7 @@ import { type AcquireOptions, Lock, Semaphore } from './lock.js';
 import { isNodeRedis, NodeRedis, type NodeRedisLike } from './node_redis.js';
 import { slotOf, textOfSlot } from './slot.js';
 import { Claim, checkOptions, LONGEST_TIMER, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
-import type { Answer, Command, Subscription, Transport } from './transport.js';
+import type { Answer, Command, Request, Subscription, Transport, Words } from './transport.js';
 
 /** The longest time between two ticks of the timer, and the time after which an unused subscription is closed. */
 const LONGEST_TICK = 3_000;
@@ -47,6 +48,12 @@ interface Link {
     probedAt: number;
 }
 
+/** What waits, and can be told to stop. */
+interface Wait {
+    place: number;
+    stop(reason: unknown): void;
+}
+
 /**
  * Makes locks on the server of a client of the program. Its locks share one timer, and one subscription for all waits
  * (in a cluster one for each node). Make one for each client of the program, and share it.
@@ -61,10 +68,14 @@ export class LockClient implements AsyncDisposable {
     private closing: Promise<void> | undefined;
     /** After `close()`: nothing is repeated any more. */
     private isGone = false;
-    /** What waits, and can be told to stop. */
-    private readonly waits = new Set<{ stop(reason: unknown): void }>();
-    private readonly holds = new Set<Hold>();
-    private readonly endings = new Set<Promise<unknown>>();
+    /** @internal */
+    readonly waits = new Bag<Wait>();
+    /** @internal */
+    readonly requests = new Bag<TimedRequest>();
+    private readonly holds = new Bag<Hold>();
+    /** How many releases are under way, and what is called when there are none. */
+    private endings = 0;
+    private ended: (() => void) | undefined;
     /** The waits by their tags, in the order in which they began. */
     private readonly tickets = new Map<number, Acquisition>();
     private readonly links = new Map<string, Link>();
@@ -138,12 +149,11 @@ export class LockClient implements AsyncDisposable {
         // First `closing` is set: what is told of it may call `close()` again.
         await undefined;
         this.stopWaits(new ClosedError());
-        const ends = [...this.holds].map((hold) => hold.close());
-        await this.inTime(Promise.allSettled([...ends, ...this.endings])).catch(() => {});
+        const ends = [...this.holds.items].map((hold) => hold.close());
+        const ended = this.endings > 0 ? new Promise<void>((resolve) => (this.ended = resolve)) : undefined;
+        await this.inTime(Promise.all([...ends, ended])).catch(() => {});
         this.isGone = true;
         for (const node of this.links.keys()) this.endLink(node);
-        clearTimeout(this.timer);
-        this.timer = undefined;
     }
 
     [Symbol.asyncDispose](): Promise<void> {
@@ -168,9 +178,20 @@ export class LockClient implements AsyncDisposable {
         return keys;
     }
 
-    /** Sends a command; never rejects. Its error is one of this package. @internal */
+    /** Sends commands together. Each has an answer within the response timeout, with an error of this package. */
+    private request(commands: readonly Command[], take: (answer: Answer, place: number) => void): void {
+        const requests = commands.map((command, place) => new TimedRequest(this, command, place, take));
+        const connecting = this.transport.connecting();
+        if (connecting === undefined) return this.transport.send(requests);
+        void connecting.then((error) => {
+            if (error === undefined) this.transport.send(requests);
+            else for (const request of requests) request.answer({ error, sends: 0 });
+        });
+    }
+
+    /** Sends a command; never rejects. @internal */
     send(command: Command): Promise<Answer> {
-        return this.answer(this.transport.send(command));
+        return new Promise((resolve) => this.request([command], resolve));
     }
 
     /** The reply to a command; throws its error. @internal */
@@ -181,19 +202,8 @@ export class LockClient implements AsyncDisposable {
         return reply;
     }
 
-    /** The answer of the transport, within the response timeout. */
-    private answer(coming: Promise<Answer>): Promise<Answer> {
-        return new Promise((resolve) => {
-            const late = () => resolve({ error: new NoAnswerError(this.name), sends: 1 });
-            const timer = setTimeout(late, this.patience).unref();
-            void coming.then((answer) => {
-                clearTimeout(timer);
-                resolve(answer.error === undefined ? answer : { ...answer, error: this.translated(answer.error) });
-            });
-        });
-    }
-
-    private translated(error: unknown): LockError {
+    /** @internal */
+    translated(error: unknown): LockError {
         const one = translated(this.name, error);
         const { closed } = this.transport;
         if (closed === undefined || !(one instanceof LockConnectionError)) return one;
@@ -201,8 +211,8 @@ export class LockClient implements AsyncDisposable {
         return new ClosedError(closed, { cause: error });
     }
 
-    /** The result of this promise; an error after the response timeout. @internal */
-    inTime<T>(promise: Promise<T>): Promise<T> {
+    /** The result of this promise; an error after the response timeout. */
+    private inTime<T>(promise: Promise<T>): Promise<T> {
         return new Promise((resolve, reject) => {
             const timer = setTimeout(() => reject(new NoAnswerError(this.name)), this.patience);
             promise.then(resolve, reject).finally(() => clearTimeout(timer));
@@ -229,47 +239,40 @@ export class LockClient implements AsyncDisposable {
 
     /** @internal */
     acquire(terms: Terms, wait: number, signal: AbortSignal | undefined): Promise<Hold | undefined> {
+        if (this.closing) throw new ClosedError();
+        signal?.throwIfAborted();
+        const acquisition = new Acquisition(this, terms, wait);
+        const acquiring = acquisition.run();
+        if (signal === undefined) return acquiring;
         return new Promise((resolve, reject) => {
-            if (this.closing) throw new ClosedError();
-            signal?.throwIfAborted();
-            const acquisition = new Acquisition(this, terms, wait);
-            let isLeft = false;
             const abort = () => {
-                isLeft = true;
-                acquisition.stop(signal?.reason);
-                reject(signal?.reason);
+                acquisition.stop(signal.reason);
+                reject(signal.reason);
             };
             const granted = (hold: Hold | undefined) => {
                 // Granted at the very moment of the abort.
-                if (isLeft && hold) void this.release(hold);
+                if (signal.aborted && hold) this.release(hold).catch(() => {});
                 resolve(hold);
             };
-            const leave = this.enter(acquisition);
-            const deafen = signal && onAbort(signal, abort);
-            acquisition
-                .run()
-                .then(granted, reject)
-                .finally(() => {
-                    leave();
-                    deafen?.();
-                });
+            acquiring.then(granted, reject).finally(onAbort(signal, abort));
         });
     }
 
-    /** Something waits, until the returned function is called. @internal */
-    enter(wait: { stop(reason: unknown): void }): () => void {
-        this.waits.add(wait);
+    /** What waits learns of the end of the program's client. @internal */
+    watch(): void {
         this.unwatch ??= this.transport.watch(() => this.checkTransport());
-        return () => {
-            this.waits.delete(wait);
-            if (this.waits.size > 0) return;
-            this.unwatch?.();
-            this.unwatch = undefined;
-        };
+    }
+
+    /** @internal */
+    leave(wait: Wait): void {
+        this.waits.delete(wait);
+        if (this.waits.items.length > 0) return;
+        this.unwatch?.();
+        this.unwatch = undefined;
     }
 
     private stopWaits(reason: ClosedError): void {
-        for (const wait of this.waits) wait.stop(reason);
+        for (const wait of [...this.waits.items]) wait.stop(reason);
     }
 
     /** A client that its program has closed is closed for good: nothing waits for its connection. */
@@ -277,12 +280,12 @@ export class LockClient implements AsyncDisposable {
         const { closed } = this.transport;
         if (closed === undefined) return;
         this.stopWaits(new ClosedError(closed));
-        for (const link of this.links.values()) void this.leave(link);
+        for (const link of this.links.values()) void this.leaveLink(link);
         this.links.clear();
     }
 
     /** The subscribed connection is the last one to the server: over it the waits are given up. */
-    private async leave({ subscription, channels, lastWords }: Link): Promise<void> {
+    private async leaveLink({ subscription, channels, lastWords }: Link): Promise<void> {
         subscription?.keep(true);
         const leaving = subscription?.leave([...channels.keys()], lastWords);
         await this.inTime(Promise.resolve(leaving)).catch(() => {});
@@ -315,50 +318,47 @@ export class LockClient implements AsyncDisposable {
             this.links.get(node)?.lastWords.push(...claim.giveUp([]));
             return;
         }
-        void this.end(claim, [], true, performance.now() + Math.max(claim.terms.lease, this.patience));
+        const until = performance.now() + Math.max(claim.terms.lease, this.patience);
+        this.end(claim, [], true, until).catch(() => {});
     }
 
+    /**
+     * Sends a release until it is answered, or the lease is over: whether it was still held. After the response timeout
+     * it goes on in the background.
+     */
     private end(claim: Claim, tokens: readonly number[], isFinal: boolean, until: number): Promise<boolean> {
-        const ending = this.endRepeatedly(claim, tokens, isFinal, until);
-        this.endings.add(ending);
-        // The caller may have left.
-        ending.catch(() => {}).finally(() => this.endings.delete(ending));
-        return ending;
-    }
-
-    /** Sends a release until it is answered, or the lease is over. */
-    private async endRepeatedly(
-        claim: Claim,
-        tokens: readonly number[],
-        isFinal: boolean,
-        until: number,
-    ): Promise<boolean> {
-        let commands = isFinal ? claim.giveUp(tokens) : claim.release(tokens);
-        let isHeld = true;
-        let next: number | undefined;
-        for (let isFirst = true; ; isFirst = false) {
-            const answers = await Promise.all(commands.map((command) => this.send(command)));
-            let again: LockError | undefined;
-            let failed: LockError | undefined;
-            for (const { reply, error, sends } of answers) {
-                if (error === undefined) {
+        return new Promise((resolve, reject) => {
+            const failsAt = performance.now() + this.patience;
+            let isHeld = true;
+            const ask = (commands: Command[], isFirst: boolean, pause?: number) => {
+                let open = commands.length;
+                let again: LockError | undefined;
+                let failed: LockError | undefined;
+                let isUnheard = false;
+                this.request(commands, ({ reply, error, sends }) => {
+                    const refusal = error instanceof RefusedError ? error : undefined;
                     // When it was sent twice, the first sending may have ended the hold.
-                    if (reply === null && isFirst && sends < 2) isHeld = false;
-                } else if (error instanceof RefusedError && error.isLoss) {
-                    isHeld = false;
-                } else if ((error as LockError).isPassing) {
-                    again = error as LockError;
-                    if (sends > 0 && !(error instanceof RefusedError)) commands = claim.giveUp(tokens);
-                } else {
-                    failed = error as LockError;
-                }
-            }
-            if (again === undefined && failed === undefined) return isHeld;
-            if (again === undefined || performance.now() >= until || this.isGone) throw again ?? failed;
-            const now = jittered(next);
-            next = now.next;
-            await new Promise((resolve) => setTimeout(resolve, now.pause).unref());
-        }
+                    if (refusal?.isLoss || (reply === null && isFirst && sends < 2)) isHeld = false;
+                    else if ((error as LockError | undefined)?.isPassing) again = error as LockError;
+                    else failed ??= error as LockError | undefined;
+                    isUnheard ||= error !== undefined && refusal === undefined && sends > 0;
+                    open -= 1;
+                    if (open > 0) return;
+                    if (again === undefined || performance.now() >= until || this.isGone) {
+                        this.endings -= 1;
+                        if (this.endings === 0) this.ended?.();
+                        const failure = again ?? failed;
+                        return failure ? reject(failure) : resolve(isHeld);
+                    }
+                    if (isFirst) setTimeout(late, failsAt - performance.now()).unref();
+                    const now = jittered(pause);
+                    setTimeout(ask, now.pause, isUnheard ? claim.giveUp(tokens) : commands, false, now.next).unref();
+                });
+            };
+            const late = () => reject(new NoAnswerError(this.name));
+            this.endings += 1;
+            ask(isFinal ? claim.giveUp(tokens) : claim.release(tokens), true);
+        });
     }
 
     // Waits
@@ -370,6 +370,7 @@ export class LockClient implements AsyncDisposable {
         if (this.tickets.size === 1) {
             for (const { subscription } of this.links.values()) subscription?.keep(true);
             this.plan(performance.now() + this.patience / 2);
+            this.timer?.ref();
         }
         return tag;
     }
@@ -470,32 +471,32 @@ export class LockClient implements AsyncDisposable {
 
     // The timer
 
-    private plan(at: number): void {
-        if (at < this.plannedAt) {
-            clearTimeout(this.timer);
-            this.plannedAt = at;
-            const ms = Math.min(Math.max(1, Math.ceil(at - performance.now())), LONGEST_TIMER);
-            this.timer = setTimeout(() => this.tick(), ms);
-        }
+    /** @internal */
+    plan(at: number): void {
+        if (at >= this.plannedAt) return;
+        clearTimeout(this.timer);
+        this.plannedAt = at;
+        const ms = Math.min(Math.max(1, Math.ceil(at - performance.now())), LONGEST_TIMER);
+        this.timer = setTimeout(() => this.tick(), ms);
         // It keeps the process alive only while something waits.
-        if (this.tickets.size > 0) this.timer?.ref();
-        else this.timer?.unref();
+        if (this.tickets.size === 0) this.timer.unref();
     }
 
     private tick(): void {
         const moment = performance.now();
         this.timer = undefined;
         this.plannedAt = Infinity;
-        if (this.waits.size > 0) this.checkTransport();
-        for (const hold of this.holds) hold.check();
-        if ([...this.holds].some(({ due }) => due <= moment)) this.renew();
+        this.checkTransport();
+        for (const request of this.requests.items.filter(({ due }) => due <= moment))
+            request.answer({ error: new NoAnswerError(this.name), sends: 1 });
+        for (const hold of [...this.holds.items]) hold.check();
+        if (this.holds.items.some(({ due }) => due <= moment)) this.renew();
         for (const [node, link] of this.links) {
             if (this.tickets.size === 0) {
                 if (moment - this.usedAt >= IDLE) this.endLink(node, link);
             } else if (moment - link.probedAt >= this.patience / 2) void this.probe(node, link);
         }
-        if (this.isGone) return;
-        for (const { due } of this.holds) this.plan(due);
+        for (const { due } of [...this.holds.items, ...this.requests.items]) this.plan(due);
         if (this.tickets.size > 0) this.plan(moment + Math.min(LONGEST_TICK, this.patience / 2));
         else if (this.links.size > 0) this.plan(moment + LONGEST_TICK);
     }
@@ -503,20 +504,46 @@ export class LockClient implements AsyncDisposable {
     /** Renews all holds that are due, and those that are due soon, together. */
     private renew(): void {
         const commands: Command[] = [];
-        const jobs: { hold: Hold; lease: number; from: number }[] = [];
-        for (const hold of this.holds) {
+        const jobs: { hold: Hold; lease: number; answers: Answer[] }[] = [];
+        for (const hold of this.holds.items) {
             const renewal = hold.dueRenewal();
             if (renewal === undefined) continue;
-            jobs.push({ hold, lease: renewal.lease, from: commands.length });
-            commands.push(...renewal.commands);
+            const job = { hold, lease: renewal.lease, answers: [] };
+            for (const command of renewal.commands) jobs[commands.push(command) - 1] = job;
         }
         const sent = new Moment();
-        const answers = this.transport.sendAll(commands).map((coming) => this.answer(coming));
-        for (const { hold, lease, from } of jobs) {
-            void Promise.all(answers.slice(from, from + hold.tokens.length)).then((own) => {
-                hold.renewed(own, lease, sent);
-                if (this.holds.has(hold)) this.plan(hold.due);
-            });
-        }
+        this.request(commands, (answer, place) => {
+            const { hold, lease, answers } = jobs[place]!;
+            if (answers.push(answer) < hold.tokens.length) return;
+            hold.renewed(answers, lease, sent);
+            this.plan(hold.due);
+        });
+    }
+}
+
+/** A request that has an answer within the response timeout, by the timer of its client. */
+class TimedRequest implements Request {
+    place = 0;
+    readonly key: string;
+    readonly words: Words;
+    readonly due: number;
+
+    constructor(
+        private readonly client: LockClient,
+        command: Command,
+        private readonly index: number,
+        private readonly take: (answer: Answer, index: number) => void,
+    ) {
+        this.key = command.key;
+        this.words = command.words;
+        this.due = performance.now() + client.patience;
+        client.requests.add(this);
+        client.plan(this.due);
+    }
+
+    answer(answer: Answer): void {
+        const { client, index, take } = this;
+        if (!client.requests.delete(this)) return;
+        take(answer.error === undefined ? answer : { ...answer, error: client.translated(answer.error) }, index);
     }
 }

@@ -75,12 +75,13 @@ export class Election {
         let last: Leader | null | undefined;
         for (;;) {
             signal?.throwIfAborted();
-            const leave = this.client.enter(watch);
+            this.client.waits.add(watch);
+            this.client.watch();
             const deafen = signal && onAbort(signal, () => watch.stop(signal.reason));
             try {
                 last = await this.change(last, interval, watch);
             } finally {
-                leave();
+                this.client.leave(watch);
                 deafen?.();
             }
             if (watch.isLeft) return;
@@ -112,6 +113,7 @@ export class Election {
 
 /** What an observation waits for, and what ends it. */
 class Watch {
+    place = 0;
     /** Whether its reader has left. */
     isLeft = false;
     private stopped: { reason: unknown } | undefined;

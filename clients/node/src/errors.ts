@@ -133,7 +133,7 @@ export class ConfigError extends LockError {
 /** The error of a word that the server replied, or sent as a message. */
 export function refusal(server: string, code: string, text: string): LockError {
     const unknown = /^unknown command ['`]?((?:LOCK|SEM)\.\w+)/i.exec(text);
-    if (code === 'ERR' && unknown) return new NotLoadedError(server, unknown[1]!);
+    if (code === 'ERR' && unknown) return new NotLoadedError(server, unknown[1]!.toUpperCase());
     // The server quotes the arguments of an unknown command, and names its user: neither belongs in a message.
     const words = text.replace(/,? with args beginning with.*$/s, '').replace(/^User \S+/, 'this user');
     return new RefusedError(server, code, words);

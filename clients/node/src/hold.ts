@@ -43,6 +43,8 @@ export class Hold implements AsyncDisposable {
     private lease = 0;
     private sent!: Moment;
 
+    /** Among the holds of its client. @internal */
+    place = 0;
     /** When the next renewal is due, and the loss is reported, by the steady clock. @internal */
     renewedAt = 0;
     /** @internal */
@@ -129,8 +131,11 @@ export class Hold implements AsyncDisposable {
 
     private async releaseOnce(): Promise<void> {
         const wasHeld = this.client.release(this);
-        if (this.lost instanceof LockLostError) throw this.lost;
-        if (!(await this.client.inTime(wasHeld))) throw this.loss('taken', 'it was not held any more at its release');
+        if (this.lost instanceof LockLostError) {
+            wasHeld.catch(() => {});
+            throw this.lost;
+        }
+        if (!(await wasHeld)) throw this.loss('taken', 'it was not held any more at its release');
         if (this.lost) throw this.lost;
     }
 
@@ -294,7 +299,7 @@ export class Hold implements AsyncDisposable {
         if (this.isOver || this.lost) return;
         const { margin, maxHold } = this.claim.terms;
         const left = this.lease - 1 - this.sent.elapsed();
-        const held = this.begun.elapsed();
+        const held = maxHold === Infinity ? 0 : this.begun.elapsed();
         if (held < maxHold && left > Math.min(margin, this.lease / 2)) return;
         // The last lease of a hold ends with it; it is cut to whole milliseconds.
         this.lose(

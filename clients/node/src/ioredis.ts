@@ -1,5 +1,6 @@
 /** Clients of ioredis 5 and 6 and of iovalkey: `Redis` and `Cluster`. */
-import { type Answer, Attempt, type Command, listen, type Subscription, type Transport } from './transport.js';
+import { slotOf } from './slot.js';
+import { Attempt, listen, type Request, type Subscription, type Transport, type Words } from './transport.js';
 
 /** What tells a client of ioredis from others. */
 export interface IoRedisLike {
@@ -8,12 +9,6 @@ export interface IoRedisLike {
 }
 
 type Listener = (...args: any[]) => void;
-
-/** A command of the library, which the library may send several times. */
-interface Sent {
-    getKeys(): unknown[];
-    toWritable(...args: unknown[]): unknown;
-}
 
 interface Options {
     readonly host?: string;
@@ -26,13 +21,12 @@ interface Redis {
     readonly status: string;
     readonly options: Options;
     readonly stream?: { ref?(): void; unref?(): void };
-    call(...words: unknown[]): unknown;
+    call(name: unknown, words: Words, callback?: (error: Error | null, reply: unknown) => void): unknown;
     on(event: string, listener: Listener): Redis;
     off(event: string, listener: Listener): Redis;
     connect(): Promise<unknown>;
     duplicate(overrides: object): Redis;
-    sendCommand(command: Sent): Promise<unknown>;
-    pipeline(): { call(...words: unknown[]): unknown; exec(): Promise<[error: unknown, reply: unknown][] | null> };
+    pipeline(): { call: Redis['call']; exec(): Promise<unknown> };
     subscribe(channel: string): Promise<unknown>;
     ssubscribe(channel: string): Promise<unknown>;
     unsubscribe(...channels: string[]): Promise<unknown>;
@@ -54,31 +48,35 @@ export function isIoRedis(client: any): boolean {
     );
 }
 
+/** What a node of a cluster refuses, and another one may serve. */
+const ELSEWHERE = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN) /;
+
+/** Sends a command through a client, or in its pipeline; in a cluster through that of the node. */
+function call(client: Redis, request: Request, by: { call: Redis['call'] } = client, cluster?: Redis): void {
+    const { stream } = client;
+    by.call(request.words[0]!, request.words.slice(1), (error, reply) => {
+        if (error && cluster && ELSEWHERE.test(error.message)) return call(cluster, request);
+        // The library sends it again over the next connection when one ends. Those of a cluster are not known.
+        const sends = stream !== undefined && client.stream === stream ? 1 : 2;
+        request.answer(error ? { error, sends } : { reply, sends });
+    });
+}
+
 export class IoRedis implements Transport {
     readonly name: string;
     readonly isCluster: boolean;
     readonly prefix: string;
     private readonly attempt: Attempt;
-    /** Makes commands and sends none: the class of commands cannot be had from a client. */
-    private readonly maker: { call(...words: unknown[]): unknown };
 
     constructor(
         private readonly client: Redis & Cluster & { readonly isCluster: boolean },
         patience: number,
     ) {
         this.isCluster = client.isCluster;
-        this.attempt = new Attempt(
-            client,
-            this.isCluster ? ['error', 'node error', 'end'] : ['error', 'end'],
-            patience,
-        );
+        this.attempt = new Attempt(client, ['error', 'node error', 'end'], patience);
         const { host, port, path, keyPrefix } = client.options;
         this.name = this.isCluster ? 'the cluster' : (path ?? `${host ?? 'localhost'}:${port ?? 6379}`);
         this.prefix = String(keyPrefix ?? '');
-        this.maker = Object.create(client, {
-            sendCommand: { value: (command: Sent) => command },
-            options: { value: { ...client.options, enableAutoPipelining: false } },
-        });
     }
 
     get closed(): string | undefined {
@@ -89,53 +87,35 @@ export class IoRedis implements Transport {
         return listen(this.client, ['end'], changed);
     }
 
-    async send({ key, words }: Command): Promise<Answer> {
-        const error = await this.ready();
-        if (error !== undefined) return { error, sends: 0 };
-        let sends = 0;
-        try {
-            const command = this.maker.call(...words) as Sent;
-            // The library does not know which words of a module's command are keys.
-            command.getKeys = () => [key];
-            const { toWritable } = command;
-            command.toWritable = (...args) => {
-                sends += 1;
-                return toWritable.apply(command, args);
-            };
-            return { reply: await this.client.sendCommand(command), sends };
-        } catch (error) {
-            return { error, sends };
-        }
-    }
-
-    sendAll(commands: readonly Command[]): Promise<Answer>[] {
-        if (this.isCluster || commands.length < 2) return commands.map((command) => this.send(command));
-        const answers = this.pipelined(commands);
-        return commands.map(async (_, place) => (await answers)[place]!);
-    }
-
-    private async pipelined(commands: readonly Command[]): Promise<Answer[]> {
-        let error = await this.ready();
-        if (error === undefined) {
-            const pipeline = this.client.pipeline();
-            for (const { words } of commands) pipeline.call(...words);
-            try {
-                const replies = (await pipeline.exec()) ?? [];
-                return replies.map(([error, reply]) => (error ? { error, sends: 1 } : { reply, sends: 1 }));
-            } catch (caught) {
-                error = caught;
-            }
-        }
-        return commands.map(() => ({ error, sends: 1 }));
-    }
-
-    /** Waits for a connection: undefined, or why there is none. */
-    private async ready(): Promise<unknown> {
+    connecting(): Promise<unknown> | undefined {
         const { client } = this;
         if (client.status === 'ready') return undefined;
-        if (client.status === 'end') return new Error('Connection is closed.');
+        if (client.status === 'end') return Promise.resolve(new Error('Connection is closed.'));
         if (client.status === 'wait') client.connect().catch(() => {});
         return this.attempt.outcome();
+    }
+
+    send(requests: readonly Request[]): void {
+        const { client, isCluster, prefix } = this;
+        const pipeline = isCluster || requests.length < 2 ? undefined : client.pipeline();
+        for (const request of requests) {
+            const { key, words } = request;
+            // The library does not know the key of a module's command, so its client of a cluster would ask any node.
+            // That is the way when the node of the key is not known, or refuses: the library follows redirections.
+            const node = isCluster ? this.nodeOf(slotOf(key)) : undefined;
+            // It knows this one, and puts the prefix before its key.
+            if (words[0] === 'EXISTS') {
+                const bare = ['exists', key.slice(prefix.length)];
+                call(client, { key, words: bare, answer: (answer) => request.answer(answer) });
+            } else if (node) call(node, request, node, client);
+            else call(client, request, pipeline);
+        }
+        pipeline?.exec().catch(() => {});
+    }
+
+    private nodeOf(slot: number): Redis | undefined {
+        const name = this.node(slot);
+        return this.client.nodes('all').find(({ options }) => `${options.host}:${options.port}` === name);
     }
 
     node(slot: number): string {
@@ -144,9 +124,7 @@ export class IoRedis implements Transport {
 
     async open(slot: number, heard: (message: string) => void, ended: () => void): Promise<Subscription> {
         const { client, isCluster } = this;
-        const node = this.node(slot);
-        const isOf = ({ options }: Redis) => `${options.host}:${options.port}` === node;
-        const origin = isCluster ? client.nodes('all').find(isOf) : client;
+        const origin = isCluster ? this.nodeOf(slot) : client;
         if (origin === undefined) throw new Error('no node serves the slot');
         const own = origin.duplicate({
             keyPrefix: '',
@@ -185,7 +163,7 @@ export class IoRedis implements Transport {
             ping: () => own.ping(),
             leave: async (channels, commands) => {
                 await (isCluster ? own.sunsubscribe(...channels) : own.unsubscribe(...channels));
-                await Promise.allSettled(commands.map(({ words }) => own.call(...words)));
+                await Promise.allSettled(commands.map(({ words: [name, ...words] }) => own.call(name, words)));
             },
             keep: (isWanted) => (isWanted ? own.stream?.ref?.() : own.stream?.unref?.()),
             close,

@@ -1,13 +1,5 @@
 /** Clients of node-redis 5 and 6: `createClient` and `createCluster`. */
-import {
-    type Answer,
-    Attempt,
-    type Command,
-    listen,
-    type Subscription,
-    type Transport,
-    type Words,
-} from './transport.js';
+import { Attempt, listen, type Request, type Subscription, type Transport, type Words } from './transport.js';
 
 /** What tells a client of node-redis from others. */
 export interface NodeRedisLike {
@@ -95,28 +87,26 @@ export class NodeRedis implements Transport {
         return listen(this.client, ['end', 'terminated', 'disconnect'], changed);
     }
 
-    async send({ key, words }: Command): Promise<Answer> {
+    connecting(): Promise<unknown> | undefined {
         const { client } = this;
         // A cluster's client connects to each node at its first command.
-        if (!this.isCluster && client.isOpen && !client.isReady) {
-            const error = await this.attempt.outcome();
-            if (error !== undefined) return { error, sends: 0 };
-        }
-        if (!client.isOpen) return { error: new Error(this.closed), sends: 0 };
-        try {
-            // node-redis sends no command twice, except after a redirection.
-            const reply = this.isCluster
-                ? client.sendCommand(key, false, words, PLAIN)
-                : (client as Client).sendCommand(words, PLAIN);
-            return { reply: await reply, sends: 1 };
-        } catch (error) {
-            return { error, sends: 1 };
-        }
+        if (client.isOpen && (this.isCluster || client.isReady)) return undefined;
+        return client.isOpen ? this.attempt.outcome() : Promise.resolve(new Error(this.closed));
     }
 
     /** node-redis writes all commands of one turn of the event loop together. */
-    sendAll(commands: readonly Command[]): Promise<Answer>[] {
-        return commands.map((command) => this.send(command));
+    send(requests: readonly Request[]): void {
+        const { client } = this;
+        for (const request of requests) {
+            const sent = this.isCluster
+                ? client.sendCommand(request.key, false, request.words, PLAIN)
+                : (client as Client).sendCommand(request.words, PLAIN);
+            // node-redis sends no command twice, except after a redirection.
+            sent.then(
+                (reply) => request.answer({ reply, sends: 1 }),
+                (error) => request.answer({ error, sends: 1 }),
+            );
+        }
     }
 
     node(slot: number): string {

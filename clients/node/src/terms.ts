@@ -50,11 +50,13 @@ export interface Terms extends HoldOptions {
     readonly margin: number;
     readonly renew: boolean;
     readonly maxHold: number;
-    readonly mode: Mode;
     readonly isPermit: boolean;
     readonly permits?: number | undefined;
     readonly owner?: string | undefined;
-    readonly note?: string | undefined;
+    readonly modeWords: readonly string[];
+    /** The words of the request before its owner, and those behind. */
+    readonly verbAndKeys: readonly string[];
+    readonly options: readonly string[];
 }
 
 export function termsOf(keys: readonly string[], options: LockOptions & SemaphoreOptions, isPermit: boolean): Terms {
@@ -76,7 +78,15 @@ export function termsOf(keys: readonly string[], options: LockOptions & Semaphor
         if (mode !== 'exclusive' || keys.length > 1)
             throw new ConfigError('a note is for an exclusive lock of one key');
     }
-    return { keys, lease, margin, renew, maxHold, mode, isPermit, permits, owner, note };
+    const modeWords = mode === 'exclusive' ? [] : [mode.toUpperCase()];
+    const words = [...modeWords, 'PX', String(lease)];
+    if (permits !== undefined) words.push('LIMIT', String(permits));
+    if (!isPermit) words.push('ONCE');
+    if (note !== undefined) words.push('NOTE', note);
+    if (owner === undefined) words.push('SEQ', '1');
+    const verb = isPermit ? 'sem.acquire' : keys.length > 1 ? 'lock.macquire' : 'lock.acquire';
+    const verbAndKeys = [verb, ...(keys.length > 1 ? [String(keys.length)] : []), ...keys];
+    return { keys, lease, margin, renew, maxHold, isPermit, permits, owner, modeWords, verbAndKeys, options: words };
 }
 
 const HOLD_OPTIONS = ['lease', 'renew', 'margin', 'maxHold'];
@@ -140,16 +150,10 @@ function checkOwner(owner: string, mode: Mode): void {
  * anything once it is given up (`FINAL`), however late it is served. An owner that the program has named has no number.
  */
 export class Claim {
-    private readonly isFresh: boolean;
-    private readonly mode: readonly string[];
-
     constructor(
         readonly terms: Terms,
         private readonly owner: string,
-    ) {
-        this.isFresh = terms.owner === undefined;
-        this.mode = terms.mode === 'exclusive' ? [] : [terms.mode.toUpperCase()];
-    }
+    ) {}
 
     get key(): string {
         return this.terms.keys[0]!;
@@ -157,43 +161,34 @@ export class Claim {
 
     /** The request: the tokens, or nil. Sent twice, it is granted once. */
     acquire(): Command {
-        const { keys, lease, isPermit, permits, note } = this.terms;
-        const words = [...this.mode, 'PX', String(lease)];
-        if (permits !== undefined) words.push('LIMIT', String(permits));
-        if (!isPermit) words.push('ONCE');
-        if (note !== undefined) words.push('NOTE', note);
-        if (this.isFresh) words.push('SEQ', '1');
-        const verb =
-            keys.length > 1 ? ['LOCK.MACQUIRE', String(keys.length)] : [isPermit ? 'SEM.ACQUIRE' : 'LOCK.ACQUIRE'];
-        return { key: this.key, words: [...verb, ...keys, this.owner, ...words] };
+        const { verbAndKeys, options } = this.terms;
+        return { key: this.key, words: [...verbAndKeys, this.owner, ...options] };
     }
 
     /** For each key: 1 if it is still held under its token, else 0. */
     renew(lease: number, tokens: readonly number[], ...more: string[]): Command[] {
-        return this.each('RENEW', ['PX', String(Math.max(1, Math.floor(lease))), ...more], tokens);
+        const words = ['PX', String(Math.max(1, Math.floor(lease))), ...more];
+        return this.each(this.terms.isPermit ? 'sem.renew' : 'lock.renew', words, tokens);
     }
 
     /** For each key: nil if it was not held. */
     release(tokens: readonly number[]): Command[] {
-        return this.each('RELEASE', this.terms.isPermit ? [] : ['ALL'], tokens);
+        return this.terms.isPermit ? this.each('sem.release', [], tokens) : this.each('lock.release', ['ALL'], tokens);
     }
 
     /** Ends a hold, withdraws the wait, and makes the requests final. */
     giveUp(tokens: readonly number[]): Command[] {
-        if (this.isFresh) return this.terms.keys.map((key) => this.command('RELEASE', key, ['FINAL', '1']));
-        return this.release(tokens);
+        if (this.terms.owner !== undefined) return this.release(tokens);
+        const verb = this.terms.isPermit ? 'sem.release' : 'lock.release';
+        return this.terms.keys.map((key) => ({ key, words: [verb, key, this.owner, 'FINAL', '1'] }));
     }
 
-    private each(verb: string, words: string[], tokens: readonly number[]): Command[] {
-        const { keys, isPermit } = this.terms;
+    private each(verb: string, words: readonly string[], tokens: readonly number[]): Command[] {
+        const { keys, isPermit, modeWords } = this.terms;
         return keys.map((key, place) => {
-            const token = tokens[place];
-            const last = isPermit || token === undefined ? [] : ['TOKEN', String(token)];
-            return this.command(verb, key, [...this.mode, ...words, ...last]);
+            const all = [verb, key, this.owner, ...modeWords, ...words];
+            if (!isPermit && tokens.length > 0) all.push('TOKEN', String(tokens[place]));
+            return { key, words: all };
         });
-    }
-
-    private command(verb: string, key: string, words: string[]): Command {
-        return { key, words: [`${this.terms.isPermit ? 'SEM' : 'LOCK'}.${verb}`, key, this.owner, ...words] };
     }
 }

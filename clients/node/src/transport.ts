@@ -16,6 +16,12 @@ export interface Answer {
     readonly sends: number;
 }
 
+/** A command that is to be sent. */
+export interface Request extends Command {
+    /** Takes its answer. */
+    answer(answer: Answer): void;
+}
+
 /** A connection of its own that has subscribed to channels. It is never opened again by itself. */
 export interface Subscription {
     subscribe(channel: string): Promise<unknown>;
@@ -39,10 +45,10 @@ export interface Transport {
     readonly closed: string | undefined;
     /** Calls this function when the client may have been closed, until the returned one is called. */
     watch(changed: () => void): () => void;
-    /** Never rejects. While the client has no connection it waits for the outcome of the present attempt. */
-    send(command: Command): Promise<Answer>;
-    /** Sends commands together. Each has its own answer: in a cluster one node may hang. */
-    sendAll(commands: readonly Command[]): Promise<Answer>[];
+    /** Undefined if it is connected; else the outcome of the present attempt: undefined, or why there is none. */
+    connecting(): Promise<unknown> | undefined;
+    /** Sends commands together. Each is answered by itself: in a cluster one node may hang. */
+    send(requests: readonly Request[]): void;
     /** The name of the node that serves a slot; empty outside a cluster. */
     node(slot: number): string;
     /** Opens a connection to the node of a slot. `ended` is called at most once, and not after `close()`. */

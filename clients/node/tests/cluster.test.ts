@@ -35,6 +35,17 @@ for (const [library, connect] of Object.entries(CLUSTERS)) {
         for (const wait of waits) await (await wait).release();
     });
 
+    test(`${library}: a request is sent to the node of its key, and not redirected`, async () => {
+        await using one = await side(connect, nodes[0]!.port);
+        const before = await redirections();
+        for (let turn = 0; turn < 8; turn += 1) {
+            const hold = await one.locks.lock(fresh('node')).acquire();
+            assert.ok(hold.valid());
+            await hold.release();
+        }
+        assert.deepEqual(await redirections(), before);
+    });
+
     test(`${library}: locks follow a slot that moves, with their waits`, async () => {
         await using one = await side(connect, nodes[0]!.port);
         const tag = `{${fresh('moved')}}`;
@@ -110,6 +121,12 @@ for (const [library, connect] of Object.entries(CLUSTERS)) {
 
 async function startNode(): Promise<Server> {
     return Server.start('--cluster-enabled', 'yes', '--cluster-node-timeout', '15000');
+}
+
+async function redirections(): Promise<unknown[]> {
+    return Promise.all(
+        nodes.map(async (node) => /errorstat_MOVED:count=\d+/.exec(await node.call('INFO', 'errorstats'))?.[0]),
+    );
 }
 
 async function nodeOf(key: string): Promise<Server> {

@@ -227,6 +227,10 @@ for (const library of BOTH) {
         await hold.release();
         await (await wait).release();
         assert.equal(await server.call('GET', 'plain'), '1');
+        const semaphore = one.locks.semaphore(fresh('prefix'));
+        await semaphore.setPermits(1);
+        await using _permit = await semaphore.acquire();
+        assert.equal(await semaphore.tryAcquire(), null);
     });
 
     test(`${library}: close() ends the waits and releases the holds`, async () => {
