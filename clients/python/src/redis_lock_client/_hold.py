@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ._terms import Command, Terms, Tokens, certain
+from ._terms import Command, Terms, Tokens
 from .errors import Error, Refused
 from .outcome import LostReason, Mode
 
@@ -20,6 +21,9 @@ logger = logging.getLogger("redis_lock_client")
 #: Deadlines and timers, in seconds.
 now = time.monotonic
 
+#: What of a lease is not certain: the server counts in whole milliseconds, so its time of the grant may be almost one
+#: millisecond early.
+_ROUNDING = 0.001
 #: Codes of a key that holds something else.
 FOREIGN = frozenset({"WRONGTYPE", "LOCKTYPE"})
 #: Codes of refusals that do not change before the lease ends.
@@ -74,7 +78,7 @@ class Hold:
     #: Whether a request of the acquisition, or of a release, had no answer.
     is_unanswered = False
     #: The shortest lease of a request that had no answer, and may be served yet.
-    unheard_lease = float("inf")
+    unheard_lease = math.inf
     #: The changes of the lease that are under way.
     changes = 0
     #: The time at which the server's lease is over at the latest, whatever has been answered.
@@ -98,7 +102,7 @@ class Hold:
         #: Called when it is lost or released, each once or twice.
         self._callbacks: list[Callable[[], Any]] = []
         longest = claim.max_hold
-        self._until = float("inf") if longest is None else sent.steady + longest
+        self._until = math.inf if longest is None else sent.steady + longest
         self.set_lease(lease, sent)
 
     # The lease
@@ -111,7 +115,7 @@ class Hold:
         margin = self.claim.margin
         margin = lease / 6 if margin is None else min(margin, lease / 2)
         #: When the loss is reported, by the monotonic clock.
-        self.lost_at = min(sent.steady + max(0.0, certain(lease) - margin), self._until)
+        self.lost_at = min(sent.steady + lease - _ROUNDING - margin, self._until)
         self.renewed_at = sent.steady + lease / 3
         self.may_last(lease)
 
@@ -133,7 +137,7 @@ class Hold:
         """How long the lock is certainly still held, in seconds."""
         while True:
             term = self.term
-            rest = certain(term[0]) - term[1].elapsed()
+            rest = term[0] - _ROUNDING - term[1].elapsed()
             if self.term is term:
                 break
         if self.is_over or (self.reason is not None and self.reason is not LostReason.UNCONFIRMED):

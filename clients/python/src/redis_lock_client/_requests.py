@@ -58,11 +58,11 @@ async def release_owner(hub: Hub, claim: Terms) -> Released:
 
 async def _release(hub: Hub, commands: list[Command]) -> Released:
     replies = await hub.batch(commands)
-    error = next((one for one in replies if isinstance(one, Error) and not _is_foreign(one)), None)
-    if error is not None:
-        raise error
+    for reply in replies:
+        if isinstance(reply, Error) and not _is_foreign(reply):
+            raise reply
     hub.counts.releases += 1
-    if all(isinstance(reply, int) for reply in replies):
+    if set(map(type, replies)) == {int}:
         return Released.YES
     if not all(reply is None or isinstance(reply, (int, Error)) for reply in replies):
         raise bad_reply(hub.name)

@@ -87,6 +87,8 @@ class Terms(NamedTuple):
     is_permit: bool = False
     #: The number of permits with which an acquisition creates a missing semaphore.
     limit: Optional[int] = None
+    #: What each request of an acquisition says behind its owner.
+    words: Command = ()
 
     @property
     def key(self) -> bytes:
@@ -95,7 +97,8 @@ class Terms(NamedTuple):
 
     def claim(self, fresh: bytes) -> Terms:
         """The terms of one acquisition: with this owner, unless the program has named one."""
-        return self if self.owner else self._replace(owner=fresh, is_fresh=True)
+        # Not `_replace`, which takes four times as long.
+        return self if self.owner else Terms(self.keys, fresh, True, *self[3:])
 
     @property
     def mode_words(self) -> Command:
@@ -106,17 +109,21 @@ class Terms(NamedTuple):
         # The owner is a credential.
         return f"Terms({', '.join(map(repr, self.keys))})"
 
-    def acquire(self) -> Command:
-        """The request: the tokens, or nil. Sent twice, it is granted once."""
+    def with_words(self) -> Terms:
+        """The terms with the words of their requests, which are made once."""
         span: Command = (b"SESSION",) if self.is_session else (b"PX", b"%d" % millis(self.lease))
         limit: Command = () if self.limit is None else (b"LIMIT", self.limit)
         once: Command = () if self.is_permit else (b"ONCE",)
-        number: Command = (b"SEQ", b"1") if self.is_fresh else ()
         note: Command = () if self.note is None else (b"NOTE", self.note)
-        words = (self.owner, *self.mode_words, *span, *limit, *once, *number, *note)
+        return Terms(*self[:-1], (*self.mode_words, *span, *limit, *once, *note))
+
+    def acquire(self) -> Command:
+        """The request: the tokens, or nil. Sent twice, it is granted once."""
+        number: Command = (b"SEQ", b"1") if self.is_fresh else ()
+        words = (self.owner, *self.words, *number)
         if len(self.keys) > 1:
             return (Verb("LOCK.MACQUIRE"), len(self.keys), *self.keys, *words)
-        return (Verb("SEM.ACQUIRE" if self.is_permit else "LOCK.ACQUIRE"), self.key, *words)
+        return (Verb("SEM.ACQUIRE" if self.is_permit else "LOCK.ACQUIRE"), self.keys[0], *words)
 
     def renew(self, lease: Optional[float], tokens: Optional[Tokens]) -> list[Command]:
         """A renewal of each key: 1 if it is held under its token. Without a lease: one that is bound to its connection
@@ -147,24 +154,16 @@ class Terms(NamedTuple):
         """The tokens of a reply to an acquire; None for nil."""
         if reply is None:
             return None
-        if isinstance(reply, int) and len(self.keys) == 1:
-            return (reply,)
         tokens = tuple(reply) if isinstance(reply, list) else (reply,)
-        if len(tokens) == len(self.keys) and all(isinstance(token, int) for token in tokens):
-            return tokens
-        raise bad_reply(server)
+        if len(tokens) != len(self.keys) or set(map(type, tokens)) != {int}:
+            raise bad_reply(server)
+        return tokens
 
 
 def millis(span: float) -> int:
     """Whole milliseconds, cut: the client must not count on a longer lease than the server's. A thousandth is
     added before, because 0.29 * 1000 is below 290."""
     return int(span * 1000 + 0.001)
-
-
-def certain(lease: float) -> float:
-    """The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
-    millisecond early."""
-    return max(0.0, lease - 0.001)
 
 
 def checked_terms(
@@ -191,11 +190,10 @@ def checked_terms(
         margin = checked_span(margin, "margin")
         if margin > span / 2:
             raise ConfigError(f"margin is at most half of {lease_name}: before it the lock is renewed")
-    terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, **others)
-    if note is not None:
-        if terms.mode is not Mode.EXCLUSIVE:
-            raise ConfigError("a note is of exclusive locks")
-        terms = terms._replace(note=checked_note(note))
+    note = None if note is None else checked_note(note)
+    terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, note=note, **others).with_words()
+    if note is not None and terms.mode is not Mode.EXCLUSIVE:
+        raise ConfigError("a note is of exclusive locks")
     return terms if owner is None else owned_by(terms, owner)
 
 
