@@ -215,10 +215,8 @@ class Hub:
     new_event: Callable[[], Any]
     wait: Callable[[Any, Optional[float]], Awaitable[None]]
     sleep: Callable[[float], Awaitable[None]]
-    #: Sends a command for a key through the client, and raises an :class:`Error` for each error of it.
-    call: Callable[[Command, bytes], Awaitable[Any]]
-    #: Of asyncio: awaits what redis-py does, and raises for a cancellation that `asyncio.wait_for` has swallowed there.
-    of_client: Callable[[Any], Awaitable[Any]]
+    #: Calls a method of redis-py, which in asyncio is awaited.
+    of_client: Callable[..., Awaitable[Any]]
     #: Opens a connection of its own to the node of a key.
     open: Callable[[bytes], Awaitable[Link]]
     #: Begins something in the background.
@@ -237,12 +235,11 @@ class Hub:
 
     # Requests
 
-    async def execute(self, words: Command) -> Any:
-        """Sends a command through the client, and raises an :class:`Error` for each error of it."""
+    async def call(self, words: Command, key: bytes) -> Any:
+        """Sends a command for a key through the client, and raises an :class:`Error` for each error of it."""
         client = self.client
         try:
-            reply = client.execute_command(*words, **RAW)
-            return await self.of_client(reply) if self.is_asyncio else reply
+            return await self.of_client(client.execute_command, *words, **RAW)
         except BaseException as error:
             if is_of_provider(error) and not self.is_cluster:
                 # redis-py keeps such a connection, which has not logged in.
@@ -258,8 +255,7 @@ class Hub:
             client = self.client.get_node_from_key(words[1])
             if not self.is_asyncio:
                 client = self.client.get_redis_connection(client)
-            reply = client.execute_command(*words, **RAW)
-            return await self.of_client(reply) if self.is_asyncio else reply
+            return await self.of_client(client.execute_command, *words, **RAW)
 
     async def batch(self, commands: list[Command]) -> list[Any]:
         """Sends commands of one node together: a reply or an error for each."""
@@ -274,13 +270,11 @@ class Hub:
         """Sends commands of one node in one pipeline: a reply or an error for each."""
         try:
             if len(commands) == 1:
-                return [await self.execute(commands[0])]
+                return [await Hub.call(self, commands[0], commands[0][1])]
             pipeline = self.client.pipeline() if self.is_cluster else self.client.pipeline(transaction=False)
             for words in commands:
                 pipeline.execute_command(*words, **RAW)
-            replies = pipeline.execute(raise_on_error=False)
-            if self.is_asyncio:
-                replies = await self.of_client(replies)
+            replies = await self.of_client(pipeline.execute, raise_on_error=False)
         except BaseException as error:
             return [translated(self.name, error)] * len(commands)
         return [of_redis(self.name, one) if isinstance(one, Exception) else one for one in replies]
@@ -308,15 +302,13 @@ class Hub:
             return None
         with translating(self.name):
             if self.is_asyncio:
-                await self.of_client(self.client.initialize())
+                await self.of_client(self.client.initialize)
             return self.client.get_node_from_key(key).name
 
     async def refresh(self) -> None:
         """Reads the slots of a cluster again."""
         with translating(self.name):
-            reading = self.client.nodes_manager.initialize()
-            if self.is_asyncio:
-                await self.of_client(reading)
+            await self.of_client(self.client.nodes_manager.initialize)
 
     # Owners, holds, endings
 
@@ -370,7 +362,8 @@ class Hub:
             # Its end is last: until then this can be called again.
             self.users.discard(hold)
             self.holds.discard(hold)
-            self.lost_holds.discard(hold)
+            if hold.reason is not None:
+                self.lost_holds.discard(hold)
             if hold.link is not None:
                 hold.link.on_end = None
             hold.finish()

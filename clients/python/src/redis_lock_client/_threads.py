@@ -14,8 +14,8 @@ import inspect
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Coroutine
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 
 from redis import exceptions as redis_errors
@@ -119,27 +119,32 @@ class _ThreadLink(Link):
 
 
 class _Turn:
-    """A command that waits for its turn, or has it."""
+    """The turn of a command. One that is lost in an interrupt is there again when it is collected."""
 
-    event: threading.Event
+    def __init__(self, turns: SimpleQueue[_Turn]) -> None:
+        self._turns = weakref.ref(turns)
+
+    def __del__(self) -> None:
+        turns = self._turns()
+        if turns is not None:
+            turns.put(_Turn(turns))
 
 
 class ThreadHub(Hub):
     """The hub of a client whose calls block."""
 
     def __init__(self, client: Any, is_shared: bool) -> None:
-        super().__init__(client, Statistics(), is_shared)
         pool: Any = getattr(client, "connection_pool", None)
         self._at_a_time = max(1, min(_AT_A_TIME, getattr(pool, "max_connections", _AT_A_TIME)))
+        super().__init__(client, Statistics(), is_shared)
         HUBS.add(self)
 
     def begin_anew(self) -> None:
         super().begin_anew()
         self._changed = threading.Condition(self.guard)
-        #: The commands under way, and those that wait for one of them. Weak: one that was interrupted at its end leaves
-        #: when it is collected.
-        self._turns: weakref.WeakSet[_Turn] = weakref.WeakSet()
-        self._line: deque[_Turn] = deque()
+        self._turns: SimpleQueue[_Turn] = SimpleQueue()
+        for _ in range(self._at_a_time):
+            self._turns.put(_Turn(self._turns))
         self._timer: Optional[threading.Thread] = None
 
     def here(self) -> ThreadHub:
@@ -159,43 +164,21 @@ class ThreadHub(Hub):
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - it is run by `run`
 
-    async def call(self, words: Command, key: bytes) -> Any:
-        turn = _Turn()
+    async def of_client(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        turn = None
         try:
-            self._take(turn)
-            return await self.execute(words)
+            turn = self._turn()
+            return function(*args, **kwargs)
         finally:
-            self._pass_on(turn)
+            if turn is not None:
+                self._turns.put(turn)
 
-    async def pipeline(self, commands: list[Command]) -> list[Any]:
-        turn = _Turn()
+    def _turn(self) -> Optional[_Turn]:
         try:
-            self._take(turn)
-            return await super().pipeline(commands)
-        finally:
-            self._pass_on(turn)
-
-    def _take(self, turn: _Turn) -> None:
-        if self.is_cluster:
-            return
-        with self.guard:
-            if len(self._turns) < self._at_a_time:
-                self._turns.add(turn)
-                return
-            turn.event = threading.Event()
-            self._line.append(turn)
-        # At the end of the time the others hang: one connection more does not matter.
-        turn.event.wait(self.patience)
-
-    def _pass_on(self, turn: _Turn) -> None:
-        with self.guard:
-            self._turns.discard(turn)
-            with contextlib.suppress(ValueError):
-                self._line.remove(turn)
-            while self._line and len(self._turns) < self._at_a_time:
-                following = self._line.popleft()
-                self._turns.add(following)
-                following.event.set()
+            return None if self.is_cluster else self._turns.get(timeout=self.patience)
+        except Empty:
+            # The others hang: one connection more does not matter.
+            return None
 
     async def open(self, key: bytes) -> Link:
         client, link = self.client, None

@@ -117,12 +117,13 @@ class TaskHub(Hub):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def of_client(self, work: Coroutine[Any, Any, Any]) -> Any:
+    async def of_client(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        # It raises for a cancellation that `asyncio.wait_for` has swallowed in redis-py.
         if sys.version_info >= (3, 11):
             task: Any = asyncio.current_task()
             before = task.cancelling()
             try:
-                result = await work
+                result = await function(*args, **kwargs)
             except Exception:
                 if task.cancelling() <= before:
                     raise
@@ -132,7 +133,7 @@ class TaskHub(Hub):
             # anyio knows its own cancellations by their message.
             raise asyncio.CancelledError(getattr(task, "_cancel_message", None))
         # Nothing tells of it, so redis-py runs in another task than the one that may be cancelled.
-        doing = self.start(work)
+        doing = self.start(function(*args, **kwargs))
         try:
             await asyncio.wait({doing})
         except asyncio.CancelledError:
@@ -146,7 +147,7 @@ class TaskHub(Hub):
         if lane is None:
             lane = self._lanes[node] = []
             try:
-                return await self.execute(words)
+                return await super().call(words, key)
             finally:
                 if lane and not self.loop.is_closed():
                     self.start(self._send_waiting(node))
@@ -192,11 +193,11 @@ class TaskHub(Hub):
         client = self.client
         with translating(self.name):
             if self.is_cluster:
-                await self.of_client(client.initialize())
+                await self.of_client(client.initialize)
             maker = client.get_node_from_key(key) if self.is_cluster else client.connection_pool
             connection = maker.connection_class(**maker.connection_kwargs)
             try:
-                await self.of_client(connection.connect())
+                await self.of_client(connection.connect)
                 self.check_open()
             except BaseException:
                 await connection.disconnect(nowait=True)
