@@ -124,6 +124,22 @@ def test_an_idle_timer_ends_and_begins_again(server: TestServer, monkeypatch: An
         assert locks.statistics().acquisitions == 2
 
 
+@pytest.mark.parametrize("lease", [0.5, 3])
+def test_short_leases_do_not_wake_the_timer_each_time(
+    server: TestServer, monkeypatch: pytest.MonkeyPatch, lease: float
+) -> None:
+    """It would cost more than the requests."""
+    with Server(server.client()) as locks:
+        hub: Any = locks._hub
+        tick, ticks = hub.tick, []
+        monkeypatch.setattr(hub, "tick", lambda moment: ticks.append(moment) or tick(moment))
+        lock, begin = locks.lock("k", lease=lease), time.monotonic()
+        for _ in range(300):
+            with lock:
+                pass
+        assert len(ticks) < 20 + 10 / lease * (time.monotonic() - begin)
+
+
 def test_a_forked_child_begins_anew(server: TestServer) -> None:
     redis_client = server.client()
     lock, fresh = Lock(redis_client, "k"), Lock(redis_client, "other")

@@ -164,6 +164,7 @@ class Hub:
         self._is_retired = False
         #: When the timer looks again.
         self.planned = float("inf")
+        self._interval = _LONGEST
         self._channels: dict[int, bytes] = {}
         self.begin_anew()
 
@@ -349,7 +350,10 @@ class Hub:
 
     def plan(self, one: Any) -> None:
         """Wakes the timer if it would come too late."""
-        if one.due < self.planned:
+        due = one.due
+        if due < self.planned:
+            # It is back as soon for the next one, or each short lease would wake it.
+            self._interval = max(0.001, min(self._interval, due - now()))
             self.wake()
 
     def _keep(self) -> None:
@@ -537,7 +541,8 @@ class Hub:
             self._kept = None
         # Copies: a dropped permit is given back whenever the garbage collector runs.
         dues = [hold.due for hold in list(self.holds)] + [ending.due for ending in list(self.endings)]
-        self.planned = min([*dues, moment + min(_LONGEST, self.patience / 2 if self.tickets else IDLE / 2)])
+        self.planned = min([*dues, moment + min(self._interval, self.patience / 2 if self.tickets else IDLE / 2)])
+        self._interval = min(_LONGEST, self._interval * 2)
         return jobs
 
     def _renewal(self, hold: Hold) -> Optional[Job]:
