@@ -372,6 +372,26 @@ def test_a_wait_that_does_not_reach_its_server_warns(server: TestServer, monkeyp
     join(threads)
 
 
+def test_only_a_key_that_was_waited_for_begins_with_a_ticket(server: TestServer, monkeypatch: Any) -> None:
+    """One costs a free lock a fifth more."""
+    server.hold("taken")
+    with Server(server.client()) as locks:
+        hub: Any = locks._hub
+        make, made = hub.new_ticket, []
+        monkeypatch.setattr(hub, "new_ticket", lambda: made.append(1) or make())
+        assert not locks.lock("taken").acquire(blocking_timeout=0.1)
+        assert len(made) == 1
+        with locks.lock("free"):
+            assert len(made) == 1
+        server.run("DEL taken")
+        for _ in range(2):
+            with locks.lock("taken"):
+                assert len(made) == 2
+        monkeypatch.setattr("redis_lock_client._hub._CONTENDED", 10)
+        hub.contended.update(b"%d" % number for number in range(20))
+        wait_for("the next look of the timer", lambda: not hub.contended)
+
+
 def test_a_false_message_grants_nothing(server: TestServer) -> None:
     """Every client that may publish to the channel can send one. The wait keeps its place, and leaves none behind."""
     server.hold()

@@ -51,11 +51,11 @@ class Acquisition:
         self._begun = self._warns_at = now()
         self._end = None if self.limit is None else self._begun + self.limit
         pause = FIRST_PAUSE
-        # With a subscription the first request may wait.
         must_exist = self._terms.is_permit and self._terms.limit is None
+        # With a subscription the first request may wait.
         has_ticket = (
-            not must_exist
-            and bool(hub.links)
+            self.key in hub.contended
+            and not must_exist
             and self.limit != 0
             and any(link.channels for link in list(hub.links.values()))
         )
@@ -85,6 +85,8 @@ class Acquisition:
                         pause = min(pause * 2, LONGEST_PAUSE)
                     continue
                 if result is not None:
+                    if has_ticket and not self._is_queued:
+                        hub.contended.discard(self.key)
                     hub.check_open()
                     counts.acquisitions += self.is_counted
                     return result
@@ -98,6 +100,7 @@ class Acquisition:
                 if has_ticket:
                     pause = FIRST_PAUSE
                 has_ticket = True
+                hub.contended.add(self.key)
         except BaseException as error:
             counts.acquisitions_failed += self.is_counted and isinstance(error, Error)
             self.give_up()

@@ -35,6 +35,8 @@ _PATIENCE = 5.0
 _LONGEST = 3.0
 #: Between two attempts to reach a server, each pause is twice the last one.
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+#: The most keys of which a client remembers that they were waited for.
+_CONTENDED = 1_000
 #: The commands of one pipeline.
 PIPELINE = 500
 
@@ -191,6 +193,8 @@ class Hub:
         self.tickets: dict[int, Ticket] = {}
         #: The acquisitions that wait in a queue.
         self.waits: set[object] = set()
+        #: The keys of which the last request had to wait, so that the next one begins with a ticket.
+        self.contended: set[bytes] = set()
         #: The acquisitions and releases under way.
         self.users: set[object] = set()
         self.links: dict[Any, Link] = {}
@@ -535,6 +539,8 @@ class Hub:
                 link.close()
             if not link.is_open:
                 self.links.pop(node, None)
+        if len(self.contended) > _CONTENDED:
+            self.contended.clear()
         if self._is_busy():
             self._used = moment
         elif self._is_shared:

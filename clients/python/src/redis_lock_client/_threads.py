@@ -135,7 +135,11 @@ class ThreadHub(Hub):
 
     def __init__(self, client: Any, is_shared: bool) -> None:
         pool: Any = getattr(client, "connection_pool", None)
-        self._at_a_time = max(1, min(_AT_A_TIME, getattr(pool, "max_connections", _AT_A_TIME)))
+        most = getattr(pool, "max_connections", _AT_A_TIME)
+        if getattr(client, "connection", None) is not None:
+            # A client of one connection: older redis-py does not guard it.
+            most = 1
+        self._at_a_time = max(1, min(_AT_A_TIME, most))
         super().__init__(client, Statistics(), is_shared)
         HUBS.add(self)
 
