@@ -4,7 +4,6 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
-import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
@@ -81,7 +80,12 @@ final class ThreadHolds {
 
     /** Whether the calling thread holds it in another mode. */
     boolean hasOtherMode(byte[] key, Mode mode) {
-        return Stream.of(Mode.values()).anyMatch(other -> other != mode && get(key, other) != null);
+        for (Mode other : Mode.values()) {
+            if (other != mode && get(key, other) != null) {
+                return true;
+            }
+        }
+        return false;
     }
 
     void put(byte[] key, Mode mode, Hold hold) {

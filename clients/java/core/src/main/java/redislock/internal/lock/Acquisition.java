@@ -3,7 +3,6 @@ package redislock.internal.lock;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -59,14 +58,19 @@ public final class Acquisition implements Engine.Pending {
         first.engine().checkOpen();
         Acquisition acquisition = new Acquisition(terms, end);
         first.engine().add(acquisition);
-        CompletableFuture<?>[] unsettled = !first.isThread() ? new CompletableFuture<?>[0]
-                : terms.stream().map(each -> first.engine().unsettled(each.owner(), each.key()))
-                        .filter(Objects::nonNull).toArray(CompletableFuture<?>[]::new);
+        List<CompletableFuture<Void>> unsettled = new ArrayList<>();
+        for (Terms each : terms) {
+            CompletableFuture<Void> release =
+                    each.isThread() ? each.engine().unsettled(each.owner(), each.key()) : null;
+            if (release != null) {
+                unsettled.add(release);
+            }
+        }
         try {
-            if (unsettled.length == 0) {
+            if (unsettled.isEmpty()) {
                 acquisition.begin();
             } else {
-                acquisition.await(CompletableFuture.allOf(unsettled));
+                acquisition.await(CompletableFuture.allOf(unsettled.toArray(CompletableFuture<?>[]::new)));
             }
         } finally {
             acquisition.begun.complete(null);
@@ -94,8 +98,10 @@ public final class Acquisition implements Engine.Pending {
         Terms first = terms.get(0);
         claims = Terms.claims(terms);
         link = first.isSession() ? engine.network().linkOf(first.key()) : engine.network().link();
-        long certain = first.isSession() ? Clock.NEVER
-                : terms.stream().mapToLong(each -> each.reportedAfter(each.lease())).min().orElse(0);
+        long certain = Clock.NEVER;
+        for (Terms each : terms) {
+            certain = Math.min(certain, each.isSession() ? Clock.NEVER : each.reportedAfter(each.lease()));
+        }
         Wait.Request request = new Wait.Request(first.key(),
                 Claim.acquire(claims, first.isSession() ? 0 : first.lease()), certain, terms.size() == 1,
                 first.mustExist());

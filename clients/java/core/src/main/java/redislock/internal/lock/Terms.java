@@ -3,6 +3,7 @@ package redislock.internal.lock;
 import io.lettuce.core.cluster.SlotHash;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
@@ -108,7 +109,11 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         Terms first = terms.get(0);
         byte[] name = first.owner != null ? first.owner : first.engine.freshOwner();
         long number = first.owner == null ? 1 : first.isThread ? first.engine.nextNumber() : 0;
-        return terms.stream().map(each -> new Claim(each.key, name, number, each.kind, each.shares)).toList();
+        List<Claim> claims = new ArrayList<>(terms.size());
+        for (Terms each : terms) {
+            claims.add(new Claim(each.key, name, number, each.kind, each.shares));
+        }
+        return claims;
     }
 
     /** Whether one request can acquire both. */

@@ -4,17 +4,17 @@ import io.lettuce.core.codec.ByteArrayCodec;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.List;
 
 /** A command with its arguments: immutable, so that it can be sent again. */
 public final class Cmd {
     private final Word word;
-    private final List<Object> arguments;
+    /** The command that this one extends, or null. */
+    private final Cmd before;
+    private final Object[] arguments;
 
-    private Cmd(Word word, List<Object> arguments) {
+    private Cmd(Word word, Cmd before, Object[] arguments) {
         this.word = word;
+        this.before = before;
         this.arguments = arguments;
     }
 
@@ -36,15 +36,12 @@ public final class Cmd {
 
     /** A command with arguments: keys, bytes, text or numbers. */
     public static Cmd of(String name, Object... arguments) {
-        return new Cmd(new Word(name, name.getBytes(StandardCharsets.US_ASCII)), List.of()).with(arguments);
+        return new Cmd(new Word(name, name.getBytes(StandardCharsets.US_ASCII)), null, arguments);
     }
 
     /** The same command with further arguments. */
     public Cmd with(Object... more) {
-        List<Object> all = new ArrayList<>(arguments.size() + more.length);
-        all.addAll(arguments);
-        all.addAll(Arrays.asList(more));
-        return new Cmd(word, all);
+        return new Cmd(word, this, more);
     }
 
     ProtocolKeyword word() {
@@ -52,12 +49,15 @@ public final class Cmd {
     }
 
     CommandArgs<byte[], byte[]> arguments() {
-        CommandArgs<byte[], byte[]> encoded = new CommandArgs<>(ByteArrayCodec.INSTANCE);
+        CommandArgs<byte[], byte[]> encoded =
+                before == null ? new CommandArgs<>(ByteArrayCodec.INSTANCE) : before.arguments();
         for (Object each : arguments) {
             if (each instanceof Key key) {
                 encoded.addKey(key.bytes());
             } else if (each instanceof byte[] bytes) {
                 encoded.add(bytes);
+            } else if (each instanceof Long number) {
+                encoded.add(number);
             } else {
                 encoded.add(each.toString().getBytes(StandardCharsets.UTF_8));
             }
