@@ -77,6 +77,49 @@ class WaitTest {
         }
     }
 
+    /** The requests of a wait that another owner's release ends. */
+    private static long requestsOfWait(TestServer server, FencedLock mine, FencedLock others) {
+        Guard held = others.tryAcquire().orElseThrow();
+        long before = acquires(server);
+        CompletableFuture<Optional<Guard>> waiting = mine.acquireAsync(Duration.ofMinutes(5));
+        server.awaitTickets(1);
+        held.release();
+        waiting.join().orElseThrow().release();
+        return acquires(server) - before;
+    }
+
+    private static long acquires(TestServer server) {
+        return Long.parseLong(
+                server.infoField("commandstats", "cmdstat_lock.acquire").replaceFirst("calls=(\\d+),.*", "$1"));
+    }
+
+    @Test
+    void a_wait_after_another_one_begins_in_the_queue() {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address());
+                LockClient other = Clients.create(server.address())) {
+            FencedLock mine = client.lock("k");
+            // One that asks, one that waits, one that confirms the message; on a slow machine perhaps more.
+            assertTrue(requestsOfWait(server, mine, other.lock("k")) >= 3);
+            Waiting.waitFor("a wait of two requests", () -> requestsOfWait(server, mine, other.lock("k")) == 2);
+            mine.tryAcquire().orElseThrow().release();
+            assertTrue(requestsOfWait(server, mine, other.lock("k")) >= 3);
+        }
+    }
+
+    @Test
+    void a_free_lock_at_which_the_last_one_waited_is_granted_at_once() throws Exception {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address());
+                LockClient other = Clients.create(server.address())) {
+            FencedLock mine = client.lock("k");
+            Waiting.waitFor("a wait of two requests", () -> requestsOfWait(server, mine, other.lock("k")) == 2);
+            long waits = client.statistics().waits();
+            mine.acquire().release();
+            assertEquals(waits, client.statistics().waits());
+            server.awaitTickets(0);
+            assertTrue(requestsOfWait(server, mine, other.lock("k")) >= 3);
+        }
+    }
+
     @Test
     void a_killed_subscription_loses_no_wait_and_keeps_the_order() throws Exception {
         try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address())) {

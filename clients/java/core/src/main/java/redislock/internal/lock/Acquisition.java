@@ -132,7 +132,8 @@ public final class Acquisition implements Engine.Pending {
                 Acquisition.this.restart();
             }
         });
-        wait.first();
+        Wait begun = wait;
+        engine.begin(first.key(), Clock.left(end) > 0, begun::firstInQueue, begun::first);
     }
 
     /** Gives the present attempt up and begins anew: what it was granted may be over in part. */
@@ -215,9 +216,9 @@ public final class Acquisition implements Engine.Pending {
             // Given up meanwhile: its request counts as one without a reply.
             return;
         }
-        Wait ended = wait;
-        if (ended.hasWaited()) {
-            engine.loop().execute(ended::stop);
+        if (engine.loop().isCurrent()) {
+            // Otherwise it is the reply to the first request, and nothing is left to be stopped.
+            wait.stop();
         }
         hold(grant, null);
     }
@@ -232,6 +233,7 @@ public final class Acquisition implements Engine.Pending {
             Duration waited = Duration.ofNanos(Clock.now() - startedAt);
             engine.observe(observer -> observer.waited(waited));
         }
+        engine.granted(terms.get(0).key(), wait.hasWaited());
         engine.counts().acquisitions.add(holds.size());
         engine.remove(this);
         undone.complete(null);

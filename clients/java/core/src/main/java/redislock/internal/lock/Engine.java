@@ -13,6 +13,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import redislock.LockClosedException;
@@ -26,6 +27,8 @@ import redislock.internal.net.Network;
 public final class Engine {
     /** The pause after which code that no executor has taken is offered again. */
     private static final long REFUSED = 100 * Clock.MILLI;
+    /** Upper bound of the keys of which it is known that acquisitions wait. */
+    private static final int MOST_CONTENDED = 1_000;
 
     private final Network network;
     /** Runs the callbacks of losses. The stages of futures have another executor, so that no loss waits for them. */
@@ -38,6 +41,10 @@ public final class Engine {
     private final Background background = new Background();
     /** For owners with the names of threads, and for their keys: completes when their releases are answered. */
     private final Map<ByteBuffer, CompletableFuture<Void>> unsettled = new ConcurrentHashMap<>();
+    /** The keys at which the last acquisition has waited. */
+    private final Set<ByteBuffer> contended = ConcurrentHashMap.newKeySet();
+    /** How many acquisitions are to send their first request on the client's thread. */
+    private final AtomicInteger beginning = new AtomicInteger();
     private final AtomicLong lastNumber = new AtomicLong();
     private final Sessions sessions = new Sessions();
     /** The holds and acquisitions of this client. */
@@ -102,6 +109,39 @@ public final class Engine {
             System.arraycopy(key, 0, name, owner.length, key.length);
         }
         return ByteBuffer.wrap(name);
+    }
+
+    /**
+     * Runs one of these: the first request of an acquisition. {@code inQueue} waits, on the client's thread: if the last
+     * acquisition at this key has waited and this one may wait. Others follow it there, so that the requests are sent in
+     * the order of the calls.
+     */
+    void begin(byte[] key, boolean mayWait, Runnable inQueue, Runnable atOnce) {
+        boolean isContended = mayWait && !contended.isEmpty() && contended.contains(ByteBuffer.wrap(key));
+        if (!isContended && beginning.get() == 0) {
+            atOnce.run();
+            return;
+        }
+        beginning.incrementAndGet();
+        loop().execute(() -> {
+            try {
+                (isContended ? inQueue : atOnce).run();
+            } finally {
+                beginning.decrementAndGet();
+            }
+        });
+    }
+
+    /** An acquisition at this key was granted. */
+    void granted(byte[] key, boolean hasWaited) {
+        if (hasWaited) {
+            if (contended.size() >= MOST_CONTENDED) {
+                contended.clear();
+            }
+            contended.add(ByteBuffer.wrap(key));
+        } else if (!contended.isEmpty()) {
+            contended.remove(ByteBuffer.wrap(key));
+        }
     }
 
     /** The number of the next acquisition of any owner with the name of a thread. */

@@ -22,10 +22,11 @@ import redislock.internal.net.Reply;
 /**
  * A request that is sent until it is granted: of a lock, a semaphore or a latch.
  *
- * <p>It is sent once without waiting. If it is not granted then, it is sent with {@code BLOCK} and {@code NOTIFY}: the
- * server queues it and publishes a message when it is granted. A message proves nothing, so the request is sent once
- * more without waiting; {@code ONCE} makes that safe. When a connection breaks the {@linkplain Lines line} of the wait
- * subscribes again and has it ask again; the server keeps its place for a while.
+ * <p>It is sent once without waiting, unless the last one for the same had to wait. If it is not granted then, it is
+ * sent with {@code BLOCK} and {@code NOTIFY}: the server queues it and publishes a message when it is granted. A message
+ * proves nothing, so the request is sent once more without waiting; {@code ONCE} makes that safe. When a connection
+ * breaks the {@linkplain Lines line} of the wait subscribes again and has it ask again; the server keeps its place for a
+ * while.
  *
  * <p>Except for the first request, everything happens on the client's thread.
  */
@@ -121,6 +122,15 @@ final class Wait implements Lines.Waiter {
         });
     }
 
+    /** The same on the client's thread, with the request that waits if the line is subscribed. */
+    void firstInQueue() {
+        if (network.lines().isLive(request.key())) {
+            waitInQueue();
+        } else {
+            first();
+        }
+    }
+
     private static Grant granted(Moment sent, Link.Result result) {
         try {
             boolean isReply = result.error() == null && !Reply.isQueued(result.value());
@@ -164,7 +174,6 @@ final class Wait implements Lines.Waiter {
         isQueued = false;
         mayBeQueued = true;
         early = null;
-        count();
         // One millisecond more than is left, so that the server does not end the wait before its end.
         long block = Math.min(Clock.plus(Clock.left(end), Clock.MILLI), LONGEST);
         send(ticket.waiting(request.command(), block),
@@ -248,10 +257,14 @@ final class Wait implements Lines.Waiter {
             setTimer(pause.take(Clock.NEVER), this::askAtOnce);
         } else {
             isAnnounced = false;
-            waitForEnd();
-            file();
-            ticket.ask();
+            waitInQueue();
         }
+    }
+
+    private void waitInQueue() {
+        waitForEnd();
+        file();
+        ticket.ask();
     }
 
     private void queued() {
@@ -260,6 +273,7 @@ final class Wait implements Lines.Waiter {
         }
         isQueued = true;
         isAgain = false;
+        count();
         pause.reset();
         if (early != null) {
             told(early);
@@ -312,6 +326,7 @@ final class Wait implements Lines.Waiter {
     private void failed(LockException error, boolean wasSent) {
         String code = Errors.code(error);
         if (code.equals("NOSUBSCRIBER")) {
+            isAnswered = true;
             ticket.broken(new LockConnectionException(
                     network.server(), "the server knows of no subscription of this client", null));
             return;

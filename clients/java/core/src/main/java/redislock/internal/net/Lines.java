@@ -79,6 +79,12 @@ public final class Lines {
         return network.isCluster() ? SlotHash.getSlot(key) : NO_SLOT;
     }
 
+    /** Whether the line of this key is subscribed. */
+    public boolean isLive(byte[] key) {
+        Line line = lines.get(lineOf(key));
+        return line != null && line.live != null;
+    }
+
     /** Adds a wait. */
     public Ticket file(byte[] key, Waiter waiter) {
         Line line = lines.computeIfAbsent(lineOf(key), Line::new);
