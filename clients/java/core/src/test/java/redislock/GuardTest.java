@@ -202,7 +202,8 @@ class GuardTest {
     void the_statistics_count() throws Exception {
         FencedLock lock = client.lock("counted", LockOptions.defaults().lease(Duration.ofMillis(1_500)));
         Guard guard = lock.tryAcquire().orElseThrow();
-        assertTrue(lock.acquireWithin(Duration.ofMillis(150)).isEmpty());
+        // Long enough to subscribe on a slow machine.
+        assertTrue(lock.acquireWithin(Duration.ofSeconds(2)).isEmpty());
         Waiting.waitFor("a renewal", () -> client.statistics().renewals() > 0);
         LockStatistics now = client.statistics();
         assertEquals(1, now.acquisitions());
