@@ -1,5 +1,6 @@
 package redislock;
 
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Collections;
@@ -46,11 +47,14 @@ public final class FencedLock implements Lock {
     private final Terms terms;
     private final ThreadHolds threads;
     private final byte[] key;
+    /** The same, as the holds of threads are found by it. */
+    private final ByteBuffer name;
 
     FencedLock(Terms terms, ThreadHolds threads) {
         this.terms = terms;
         this.threads = threads;
         this.key = terms.key();
+        this.name = ByteBuffer.wrap(key);
     }
 
     Terms terms() {
@@ -79,19 +83,23 @@ public final class FencedLock implements Lock {
         return terms.mode();
     }
 
+    ByteBuffer name() {
+        return name;
+    }
+
     /** The terms of the calling thread. */
     Terms ofThread() {
         if (terms.isSession()) {
             throw new UnsupportedOperationException("a lock with a session is acquired by guards, not by threads");
         }
-        return terms.ownedBy(threads.owner(), threads.hasOtherMode(key, mode()));
+        return terms.ownedBy(threads.owner(), threads.hasOtherMode(name, mode()));
     }
 
     /** Counts a further hold of the thread, if it has one. It waits for the extension of a lease until {@code end}. */
     private boolean reenter(Terms wanted, long end) {
         terms.engine().checkOpen();
         Blocking.check();
-        Hold hold = threads.reenter(key, mode());
+        Hold hold = threads.reenter(name, mode());
         if (hold == null) {
             return false;
         }
@@ -105,7 +113,7 @@ public final class FencedLock implements Lock {
             isHeld = hold.renew(lease, Clock.plus(end, terms.engine().network().patience()));
         } finally {
             if (!isHeld) {
-                threads.leave(key, mode());
+                threads.leave(name, mode());
             }
         }
         if (!isHeld) {
@@ -122,7 +130,7 @@ public final class FencedLock implements Lock {
 
     private void lock(Terms wanted) {
         if (!reenter(wanted, Clock.NEVER)) {
-            threads.put(key, mode(), Waits.acquire(wanted, Clock.NEVER));
+            threads.put(name, mode(), Waits.acquire(wanted, Clock.NEVER));
         }
     }
 
@@ -136,7 +144,7 @@ public final class FencedLock implements Lock {
 
     private boolean held(@Nullable Hold hold) {
         if (hold != null) {
-            threads.put(key, mode(), hold);
+            threads.put(name, mode(), hold);
         }
         return hold != null;
     }
@@ -246,7 +254,7 @@ public final class FencedLock implements Lock {
     public void unlock() {
         Blocking.check();
         own(UNLOCK);
-        Hold hold = threads.leave(key, mode());
+        Hold hold = threads.leave(name, mode());
         if (hold == null) {
             return;
         }
@@ -271,7 +279,7 @@ public final class FencedLock implements Lock {
     }
 
     private Hold own(String attempt) {
-        return threads.own(key, mode(), attempt).hold;
+        return threads.own(name, mode(), attempt).hold;
     }
 
     /**
@@ -290,7 +298,7 @@ public final class FencedLock implements Lock {
      * @return false also when the hold is lost, when its guard was released, and when the client is closed
      */
     public boolean isHeldByCurrentThread() {
-        ThreadHolds.Counted own = threads.get(key, mode());
+        ThreadHolds.Counted own = threads.get(name, mode());
         return own != null && own.hold.loss() == null;
     }
 
@@ -300,7 +308,7 @@ public final class FencedLock implements Lock {
      * @return the count, 0 when this thread holds nothing. It counts a lost hold too
      */
     public int getHoldCount() {
-        return threads.count(key, mode());
+        return threads.count(name, mode());
     }
 
     /**

@@ -22,10 +22,12 @@ final class ThreadHolds {
     /** A hold and how often its thread has acquired it. Only that thread changes it. */
     static final class Counted {
         final Hold hold;
+        private final Name name;
         private int count = 1;
 
-        private Counted(Hold hold) {
+        private Counted(Hold hold, Name name) {
             this.hold = hold;
+            this.name = name;
         }
     }
 
@@ -44,12 +46,12 @@ final class ThreadHolds {
         return Thread.currentThread().getId();
     }
 
-    private static Name name(byte[] key, Mode mode) {
-        return new Name(ByteBuffer.wrap(key), mode, threadId());
+    private static Name name(ByteBuffer key, Mode mode) {
+        return new Name(key, mode, threadId());
     }
 
     /** The hold of the calling thread, or null. */
-    @Nullable Counted get(byte[] key, Mode mode) {
+    @Nullable Counted get(ByteBuffer key, Mode mode) {
         return holds.get(name(key, mode));
     }
 
@@ -59,7 +61,7 @@ final class ThreadHolds {
      * @param attempt what the thread attempts, for the message
      * @throws IllegalMonitorStateException when it has none
      */
-    Counted own(byte[] key, Mode mode, String attempt) {
+    Counted own(ByteBuffer key, Mode mode, String attempt) {
         Counted own = get(key, mode);
         if (own == null) {
             throw notHeld(key, attempt);
@@ -67,19 +69,19 @@ final class ThreadHolds {
         return own;
     }
 
-    static IllegalMonitorStateException notHeld(byte[] key, String attempt) {
+    static IllegalMonitorStateException notHeld(ByteBuffer key, String attempt) {
         return new IllegalMonitorStateException("attempt to " + attempt + " lock, not locked by current thread: "
-                + new String(key, StandardCharsets.UTF_8));
+                + StandardCharsets.UTF_8.decode(key.duplicate()));
     }
 
     /** How often the calling thread holds it. */
-    int count(byte[] key, Mode mode) {
+    int count(ByteBuffer key, Mode mode) {
         Counted own = get(key, mode);
         return own == null ? 0 : own.count;
     }
 
     /** Whether the calling thread holds it in another mode. */
-    boolean hasOtherMode(byte[] key, Mode mode) {
+    boolean hasOtherMode(ByteBuffer key, Mode mode) {
         for (Mode other : Mode.values()) {
             if (other != mode && get(key, other) != null) {
                 return true;
@@ -88,9 +90,9 @@ final class ThreadHolds {
         return false;
     }
 
-    void put(byte[] key, Mode mode, Hold hold) {
+    void put(ByteBuffer key, Mode mode, Hold hold) {
         Name name = name(key, mode);
-        Counted own = new Counted(hold);
+        Counted own = new Counted(hold, name);
         holds.put(name, own);
         hold.keptBy(Thread.currentThread(), () -> holds.remove(name, own));
     }
@@ -100,7 +102,7 @@ final class ThreadHolds {
      *
      * @throws LockLostException when its hold is lost
      */
-    @Nullable Hold reenter(byte[] key, Mode mode) {
+    @Nullable Hold reenter(ByteBuffer key, Mode mode) {
         Counted own = get(key, mode);
         if (own == null) {
             return null;
@@ -118,13 +120,12 @@ final class ThreadHolds {
 
     /** Ends a hold of the calling thread, if it has one: the hold to be released when it was the outermost one,
      * otherwise null. */
-    @Nullable Hold leave(byte[] key, Mode mode) {
-        Name name = name(key, mode);
-        Counted own = holds.get(name);
+    @Nullable Hold leave(ByteBuffer key, Mode mode) {
+        Counted own = get(key, mode);
         if (own == null || --own.count > 0) {
             return null;
         }
-        holds.remove(name, own);
+        holds.remove(own.name, own);
         return own.hold;
     }
 }

@@ -4,9 +4,7 @@ import io.lettuce.core.codec.ByteArrayCodec;
 import io.lettuce.core.output.CommandOutput;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Deque;
 import java.util.List;
 
 /**
@@ -14,11 +12,12 @@ import java.util.List;
  * array. A map of RESP3 is the list of its keys and values, as in RESP2.
  */
 final class ReplyOutput extends CommandOutput<byte[], byte[], Object> {
-    private record Open(List<Object> list, int size) {}
+    /** An array that is not full, within another one or null. */
+    private record Open(List<Object> list, int size, Open outer) {}
 
     private static final String QUEUED = "QUEUED";
 
-    private final Deque<Open> open = new ArrayDeque<>();
+    private Open open;
     private boolean isSet;
 
     ReplyOutput() {
@@ -72,7 +71,7 @@ final class ReplyOutput extends CommandOutput<byte[], byte[], Object> {
         if (count == 0) {
             add(list);
         } else {
-            open.push(new Open(list, count));
+            open = new Open(list, count, open);
         }
     }
 
@@ -80,13 +79,13 @@ final class ReplyOutput extends CommandOutput<byte[], byte[], Object> {
     private void add(Object value) {
         isSet = true;
         Object complete = value;
-        while (!open.isEmpty()) {
-            Open innermost = open.peek();
-            innermost.list().add(complete);
-            if (innermost.list().size() < innermost.size()) {
+        while (open != null) {
+            open.list().add(complete);
+            if (open.list().size() < open.size()) {
                 return;
             }
-            complete = open.pop().list();
+            complete = open.list();
+            open = open.outer();
         }
         output = complete;
     }
