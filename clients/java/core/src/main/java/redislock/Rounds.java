@@ -34,8 +34,10 @@ final class Rounds {
     private static final long FIRST_PAUSE = 10 * Clock.MILLI;
     private static final long LONGEST_PAUSE = 500 * Clock.MILLI;
 
-    private final int count;
-    private final List<Request> requests;
+    /** In the order on which all programs agree. */
+    private final List<Member> members = new ArrayList<>();
+    /** The same, those together that are acquired in one request. */
+    private final List<List<Terms>> requests = new ArrayList<>();
     private final long end;
     private final boolean isInterruptible;
     private int deadlocks;
@@ -45,45 +47,25 @@ final class Rounds {
     /** A lock and its place in the caller's list. */
     private record Member(Terms terms, int place) {}
 
-    /** Locks that are acquired in one request. */
-    private record Request(List<Member> members) {
-        List<Terms> terms() {
-            return members.stream().map(Member::terms).toList();
-        }
-    }
-
     Rounds(List<Terms> terms, long end, boolean isInterruptible) {
-        this.count = terms.size();
-        this.requests = requests(terms);
         this.end = end;
         this.isInterruptible = isInterruptible;
-    }
-
-    private static List<Request> requests(List<Terms> terms) {
-        List<Member> members = new ArrayList<>();
         for (int i = 0; i < terms.size(); i++) {
             members.add(new Member(terms.get(i), i));
         }
-        // The order on which all programs agree.
         members.sort(Comparator.<Member, String>comparing(member -> member.terms().engine().network().name())
                 .thenComparing(member -> member.terms().key(), Arrays::compareUnsigned));
-        List<Request> requests = new ArrayList<>();
-        for (int from = 0; from < members.size(); ) {
-            Terms first = members.get(from).terms();
-            int to = from;
-            boolean agree = true;
-            while (to < members.size() && members.get(to).terms().engine() == first.engine()) {
-                agree &= first.agreesWith(members.get(to).terms());
-                to++;
-            }
-            if (agree) {
-                requests.add(new Request(List.copyOf(members.subList(from, to))));
+        List<Terms> rest = members.stream().map(Member::terms).toList();
+        while (!rest.isEmpty()) {
+            Terms first = rest.get(0);
+            List<Terms> ofClient = rest.stream().takeWhile(each -> each.engine() == first.engine()).toList();
+            if (ofClient.stream().allMatch(first::agreesWith)) {
+                requests.add(ofClient);
             } else {
-                members.subList(from, to).forEach(member -> requests.add(new Request(List.of(member))));
+                ofClient.forEach(each -> requests.add(List.of(each)));
             }
-            from = to;
+            rest = rest.subList(ofClient.size(), rest.size());
         }
-        return requests;
     }
 
     /** The holds in the caller's order; null when they were not all granted in time. */
@@ -120,7 +102,7 @@ final class Rounds {
 
     /** Pauses; the client's thread has the timer. */
     private void rest(long span) throws InterruptedException {
-        Engine engine = requests.get(0).members().get(0).terms().engine();
+        Engine engine = members.get(0).terms().engine();
         CompletableFuture<Void> over = new CompletableFuture<>();
         engine.network().loop().after(span, () -> over.complete(null));
         // The end of the client drops its timers.
@@ -132,34 +114,36 @@ final class Rounds {
     }
 
     private @Nullable List<Hold> round() throws InterruptedException {
-        Hold[] held = new Hold[count];
+        List<Hold> held = new ArrayList<>();
         boolean isComplete = false;
         until = end;
         try {
-            for (Request request : requests) {
-                List<Hold> granted = acquire(request, Stream.of(held).filter(hold -> hold != null).toList());
+            for (List<Terms> request : requests) {
+                List<Hold> granted = acquire(request, held);
                 if (granted == null) {
                     return null;
                 }
-                for (int i = 0; i < granted.size(); i++) {
-                    held[request.members().get(i).place()] = granted.get(i);
+                if (held.isEmpty()) {
+                    until = Math.min(end, Clock.now() + ROUND_PER_LOCK * members.size());
                 }
-                if (request == requests.get(0)) {
-                    until = Math.min(end, Clock.now() + ROUND_PER_LOCK * count);
-                }
+                held.addAll(granted);
             }
-            isComplete = Stream.of(held).allMatch(hold -> hold.loss() == null && !hold.validFor().isZero());
-            return isComplete ? List.of(held) : null;
+            isComplete = held.stream().allMatch(hold -> hold.loss() == null && !hold.validFor().isZero());
+            Hold[] ordered = new Hold[held.size()];
+            for (int i = 0; i < ordered.length; i++) {
+                ordered[members.get(i).place()] = held.get(i);
+            }
+            return isComplete ? List.of(ordered) : null;
         } finally {
             if (!isComplete) {
-                giveBack(Stream.of(held).filter(hold -> hold != null).toList());
+                giveBack(held);
             }
         }
     }
 
     /** Acquires the locks of a request, unless one of those that are held is lost meanwhile. */
-    private @Nullable List<Hold> acquire(Request request, List<Hold> held) throws InterruptedException {
-        Acquisition acquisition = Acquisition.start(request.terms(), until);
+    private @Nullable List<Hold> acquire(List<Terms> request, List<Hold> held) throws InterruptedException {
+        Acquisition acquisition = Acquisition.start(request, until);
         try {
             if (!held.isEmpty()) {
                 Stream<CompletableFuture<?>> lost = held.stream().map(Hold::lost);
@@ -188,7 +172,6 @@ final class Rounds {
     private void giveBack(List<Hold> holds) {
         CompletableFuture<?>[] releases =
                 holds.stream().map(Hold::releaseInBackground).toArray(CompletableFuture<?>[]::new);
-        Blocking.await(CompletableFuture.allOf(releases),
-                GRACE);
+        Blocking.await(CompletableFuture.allOf(releases), GRACE);
     }
 }
