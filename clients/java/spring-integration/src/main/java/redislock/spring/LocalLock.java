@@ -1,9 +1,7 @@
 package redislock.spring;
 
-import java.util.ArrayDeque;
-import java.util.Deque;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.Condition;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
@@ -12,18 +10,34 @@ final class LocalLock {
     /** How often a thread that waits looks whether the owner has ended. */
     private static final long LOOK = TimeUnit.MILLISECONDS.toNanos(500);
 
-    private final ReentrantLock mutex = new ReentrantLock();
-    private final Deque<Condition> queue = new ArrayDeque<>();
-    private @Nullable Thread owner;
-    private int holds;
+    /** Another one takes its place when its owner has ended: nothing unlocks it any more. */
+    private final AtomicReference<Owned> present = new AtomicReference<>(new Owned());
+
+    /** A lock that tells whether its owner has ended. */
+    private static final class Owned extends ReentrantLock {
+        private static final long serialVersionUID = 1;
+
+        Owned() {
+            super(true);
+        }
+
+        boolean isLeft() {
+            @Nullable Thread owner = getOwner();
+            return owner != null && !owner.isAlive();
+        }
+    }
+
+    private Owned present() {
+        return present.updateAndGet(lock -> lock.isLeft() ? new Owned() : lock);
+    }
 
     /** Waits without a limit; an interruption does not end the wait. */
     void lock() {
         boolean isInterrupted = false;
-        while (true) {
+        boolean isLocked = false;
+        while (!isLocked) {
             try {
-                await(Long.MAX_VALUE);
-                break;
+                isLocked = tryLock(Long.MAX_VALUE);
             } catch (InterruptedException later) {
                 isInterrupted = true;
             }
@@ -34,97 +48,38 @@ final class LocalLock {
     }
 
     void lockInterruptibly() throws InterruptedException {
-        await(Long.MAX_VALUE);
+        tryLock(Long.MAX_VALUE);
     }
 
     boolean tryLock() {
-        mutex.lock();
-        try {
-            return enter(true);
-        } finally {
-            mutex.unlock();
-        }
+        return present().tryLock();
     }
 
-    boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-        return await(unit.toNanos(time));
-    }
-
-    private boolean await(long nanos) throws InterruptedException {
+    boolean tryLock(long nanos) throws InterruptedException {
         long end = System.nanoTime() + Math.min(nanos, Long.MAX_VALUE / 2);
-        mutex.lockInterruptibly();
-        Condition mine = mutex.newCondition();
-        try {
-            queue.add(mine);
-            while (!enter(queue.peek() == mine)) {
-                long left = end - System.nanoTime();
-                if (left <= 0) {
-                    return false;
-                }
-                mine.awaitNanos(Math.min(left, LOOK));
+        long left;
+        do {
+            left = end - System.nanoTime();
+            if (present().tryLock(Math.min(left, LOOK), TimeUnit.NANOSECONDS)) {
+                return true;
             }
-            return true;
-        } finally {
-            queue.remove(mine);
-            wakeFirst();
-            mutex.unlock();
-        }
-    }
-
-    /** Enters it again, or for the first time if it {@code isNext} and nothing that lives holds it. */
-    private boolean enter(boolean isNext) {
-        if (owner == Thread.currentThread()) {
-            holds++;
-            return true;
-        }
-        if (!isNext || isLocked() && owner.isAlive()) {
-            return false;
-        }
-        owner = Thread.currentThread();
-        holds = 1;
-        return true;
-    }
-
-    private void wakeFirst() {
-        if (owner == null && !queue.isEmpty()) {
-            queue.peek().signal();
-        }
+        } while (left > 0);
+        return false;
     }
 
     void unlock() {
-        mutex.lock();
-        try {
-            if (owner != Thread.currentThread()) {
-                throw new IllegalMonitorStateException();
-            }
-            if (--holds == 0) {
-                owner = null;
-                wakeFirst();
-            }
-        } finally {
-            mutex.unlock();
-        }
+        present.get().unlock();
     }
 
     boolean isLocked() {
-        mutex.lock();
-        try {
-            return owner != null;
-        } finally {
-            mutex.unlock();
-        }
+        return present.get().isLocked();
     }
 
     boolean isHeldByCurrentThread() {
-        return getHoldCount() > 0;
+        return present.get().isHeldByCurrentThread();
     }
 
     int getHoldCount() {
-        mutex.lock();
-        try {
-            return owner == Thread.currentThread() ? holds : 0;
-        } finally {
-            mutex.unlock();
-        }
+        return present.get().getHoldCount();
     }
 }

@@ -69,7 +69,7 @@ final class RegistryLock implements FencedDistributedLock {
 
     private boolean tryLock(long nanos, Duration ttl) throws InterruptedException {
         long start = System.nanoTime();
-        if (!local.tryLock(nanos, TimeUnit.NANOSECONDS)) {
+        if (!local.tryLock(nanos)) {
             return false;
         }
         long left = Math.max(0, nanos - (System.nanoTime() - start));
