@@ -48,7 +48,7 @@ public final class FencedLock implements Lock {
     private final ThreadHolds threads;
     private final byte[] key;
     /** The same, as the holds of threads are found by it. */
-    private final ByteBuffer name;
+    final ByteBuffer name;
 
     FencedLock(Terms terms, ThreadHolds threads) {
         this.terms = terms;
@@ -81,10 +81,6 @@ public final class FencedLock implements Lock {
      */
     public Mode mode() {
         return terms.mode();
-    }
-
-    ByteBuffer name() {
-        return name;
     }
 
     /** The terms of the calling thread. */

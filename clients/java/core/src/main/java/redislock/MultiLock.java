@@ -64,7 +64,7 @@ public final class MultiLock implements Lock {
         boolean isHeld = false;
         try {
             for (FencedLock member : members) {
-                (member.threads().reenter(member.name(), member.mode()) != null ? reentered : missing).add(member);
+                (member.threads().reenter(member.name, member.mode()) != null ? reentered : missing).add(member);
             }
             List<Terms> terms = missing.stream().map(FencedLock::ofThread).toList();
             List<Hold> holds = terms.isEmpty() ? List.of() : new Rounds(terms, end, isInterruptible).run();
@@ -73,12 +73,12 @@ public final class MultiLock implements Lock {
             }
             isHeld = holds != null;
             for (int i = 0; isHeld && i < holds.size(); i++) {
-                missing.get(i).threads().put(missing.get(i).name(), missing.get(i).mode(), holds.get(i));
+                missing.get(i).threads().put(missing.get(i).name, missing.get(i).mode(), holds.get(i));
             }
             return isHeld;
         } finally {
             if (!isHeld) {
-                reentered.forEach(member -> member.threads().leave(member.name(), member.mode()));
+                reentered.forEach(member -> member.threads().leave(member.name, member.mode()));
             }
         }
     }
@@ -88,9 +88,9 @@ public final class MultiLock implements Lock {
         for (FencedLock member : reentered) {
             if (!member.isHeldByCurrentThread()) {
                 acquired.forEach(Hold::releaseInBackground);
-                ThreadHolds.Counted ended = member.threads().get(member.name(), member.mode());
+                ThreadHolds.Counted ended = member.threads().get(member.name, member.mode());
                 if (ended == null) {
-                    throw ThreadHolds.notHeld(member.name(), "acquire again the");
+                    throw ThreadHolds.notHeld(member.name, "acquire again the");
                 }
                 throw FencedLock.lost(ended.hold, ended.hold.loss());
             }
@@ -164,7 +164,7 @@ public final class MultiLock implements Lock {
             if (member.getHoldCount() == 0) {
                 missing = member;
             }
-            Hold hold = member.threads().leave(member.name(), member.mode());
+            Hold hold = member.threads().leave(member.name, member.mode());
             if (hold != null) {
                 outermost.add(hold);
             }
@@ -179,7 +179,7 @@ public final class MultiLock implements Lock {
             throw FencedLock.lost(ending.notHeld().get(0), null);
         }
         if (missing != null) {
-            throw ThreadHolds.notHeld(missing.name(), FencedLock.UNLOCK);
+            throw ThreadHolds.notHeld(missing.name, FencedLock.UNLOCK);
         }
         ending.throwFailure();
     }

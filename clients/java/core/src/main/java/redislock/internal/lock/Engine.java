@@ -112,9 +112,9 @@ public final class Engine {
     }
 
     /**
-     * Runs one of these: the first request of an acquisition. {@code inQueue} waits, on the client's thread: if the last
-     * acquisition at this key has waited and this one may wait. Others follow it there, so that the requests are sent in
-     * the order of the calls.
+     * Runs one of these: the first request of an acquisition. {@code inQueue} waits, on the client's thread, if the
+     * last acquisition at this key has waited and this one may wait. Others follow it there, so that the requests are
+     * sent in the order of the calls.
      */
     void begin(byte[] key, boolean mayWait, Runnable inQueue, Runnable atOnce) {
         boolean isContended = mayWait && !contended.isEmpty() && contended.contains(ByteBuffer.wrap(key));

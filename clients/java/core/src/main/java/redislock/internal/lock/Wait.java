@@ -23,10 +23,10 @@ import redislock.internal.net.Reply;
  * A request that is sent until it is granted: of a lock, a semaphore or a latch.
  *
  * <p>It is sent once without waiting, unless the last one for the same had to wait. If it is not granted then, it is
- * sent with {@code BLOCK} and {@code NOTIFY}: the server queues it and publishes a message when it is granted. A message
- * proves nothing, so the request is sent once more without waiting; {@code ONCE} makes that safe. When a connection
- * breaks the {@linkplain Lines line} of the wait subscribes again and has it ask again; the server keeps its place for a
- * while.
+ * sent with {@code BLOCK} and {@code NOTIFY}: the server queues it and publishes a message when it is granted. A
+ * message proves nothing, so the request is sent once more without waiting; {@code ONCE} makes that safe. When a
+ * connection breaks the {@linkplain Lines line} of the wait subscribes again and has it ask again; the server keeps its
+ * place for a while.
  *
  * <p>Except for the first request, everything happens on the client's thread.
  */
