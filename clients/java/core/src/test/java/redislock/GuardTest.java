@@ -204,7 +204,8 @@ class GuardTest {
         Guard guard = lock.tryAcquire().orElseThrow();
         // Long enough to subscribe on a slow machine.
         assertTrue(lock.acquireWithin(Duration.ofSeconds(2)).isEmpty());
-        Waiting.waitFor("a renewal", () -> client.statistics().renewals() > 0);
+        Waiting.waitFor("a renewal, and the end of the wait",
+                () -> client.statistics().renewals() > 0 && client.statistics().waiting() == 0);
         LockStatistics now = client.statistics();
         assertEquals(1, now.acquisitions());
         assertEquals(1, now.acquisitionsRefused());
