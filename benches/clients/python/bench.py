@@ -138,12 +138,13 @@ class Language:
 
 def languages(effort):
     return [
-        Language("java", JAVA, [*LAYOUTS, APART], effort, lambda: [processes.java()]),
-        Language("python", PYTHON, LAYOUTS, effort.without_warm_up(),
+        # A JVM compiles a path for its first 20,000 to 40,000 pairs.
+        Language("java", JAVA, [*LAYOUTS, APART], effort.throwing_away(3), lambda: [processes.java()]),
+        Language("python", PYTHON, LAYOUTS, effort,
                  lambda: [processes.python("load.py") for _ in range(2)]),
-        Language("go", GO, LAYOUTS, effort.without_warm_up(), lambda: [processes.go()]),
-        Language("node", NODE, LAYOUTS, effort, lambda: [processes.node()]),
-        Language("rust", RUST, LAYOUTS, effort.without_warm_up(), lambda: [processes.rust()]),
+        Language("go", GO, LAYOUTS, effort, lambda: [processes.go()]),
+        Language("node", NODE, LAYOUTS, effort.throwing_away(1), lambda: [processes.node()]),
+        Language("rust", RUST, LAYOUTS, effort, lambda: [processes.rust()]),
     ]
 
 

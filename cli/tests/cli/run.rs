@@ -237,7 +237,9 @@ fn a_lock_that_the_environment_names_is_one_only_while_it_is_held() {
     let told = script(&real, "--owner me", "echo $LOCK_HELD").end().ok();
     let below = |options: &str| {
         let mut command = program(&real);
-        let words = ["run"].into_iter().chain(options.split_whitespace());
+        // A busy server has ten seconds to say who holds the lock.
+        let words = ["run", "--timeout", "200"].into_iter();
+        let words = words.chain(options.split_whitespace());
         let words = words.chain(["k", "echo", "inner"]);
         Running::of(command.args(words).env("LOCK_HELD", told.trim())).end()
     };

@@ -209,7 +209,9 @@ async fn a_source_of_credentials_is_asked_for_each_connection() {
     let password = std::sync::Arc::new(std::sync::Mutex::new("first"));
     let source = password.clone();
     let source = move || (Some("app".into()), source.lock().unwrap().to_string());
-    let server = at(real.port).credentials(source).build().unwrap();
+    let server = at(real.port).credentials(source);
+    let server = server.response_timeout(PATIENT);
+    let server = server.build().unwrap();
     let guard = lock(&server).acquire().await.unwrap();
     real.conn().line("ACL SETUSER app <first >second");
     *password.lock().unwrap() = "second";
