@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use redis_lock_client::Server;
 use redis_lock_harness::{patience, wait_for, TestServer, Tries};
+use tokio::runtime::Handle;
 
 /// How much longer than its bound a wait may last.
 pub const OVERTIME: Duration = Duration::from_millis(300);
@@ -21,7 +22,13 @@ pub fn patient(port: u16) -> Server {
 
 pub fn with_timeout(port: u16, timeout: Duration) -> Server {
     let server = Server::builder(&format!("redis://127.0.0.1:{port}"));
-    server.response_timeout(timeout).build().expect("a URL")
+    let server = server.response_timeout(timeout);
+    // Servers that are used together have neighbouring ports: of some the runtime of the test carries the requests.
+    let server = match Handle::try_current() {
+        Ok(runtime) if port % 2 == 1 => server.runtime(runtime),
+        _ => server,
+    };
+    server.build().expect("a URL")
 }
 
 /// Servers that know nothing of each other.
