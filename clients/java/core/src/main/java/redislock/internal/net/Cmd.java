@@ -57,7 +57,7 @@ public final class Cmd {
             } else if (each instanceof byte[] bytes) {
                 encoded.add(bytes);
             } else if (each instanceof Long number) {
-                encoded.add(number);
+                encoded.add(number.longValue()); // boxed, it would be an Object, which Lettuce 6 does not take
             } else {
                 encoded.add(each.toString().getBytes(StandardCharsets.UTF_8));
             }
