@@ -392,6 +392,26 @@ def test_only_a_key_that_was_waited_for_begins_with_a_ticket(server: TestServer,
         wait_for("the next look of the timer", lambda: not hub.contended)
 
 
+@pytest.mark.parametrize("connections", [1, None])
+def test_threads_have_their_turns_in_order(server: TestServer, connections: Optional[int]) -> None:
+    """A thread that sends one command after another takes no turn from those that wait."""
+    # One that had to wait for longer would open a connection more than the pool has.
+    redis_client = server.client(max_connections=connections, socket_timeout=5)
+    pairs = [0] * 50
+    with Server(redis_client) as locks:
+
+        def work(place: int) -> None:
+            lock = locks.lock(f"k{place}")
+            while max(pairs) < 50:
+                assert lock.acquire(blocking=False)
+                lock.release()
+                pairs[place] += 1
+
+        join(in_threads(len(pairs), work))
+    # Each begins at another time.
+    assert min(pairs) > 10, pairs
+
+
 def test_a_false_message_grants_nothing(server: TestServer) -> None:
     """Every client that may publish to the channel can send one. The wait keeps its place, and leaves none behind."""
     server.hold()

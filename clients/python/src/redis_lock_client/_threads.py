@@ -14,6 +14,7 @@ import inspect
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Coroutine
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
@@ -121,13 +122,62 @@ class _ThreadLink(Link):
 class _Turn:
     """The turn of a command. One that is lost in an interrupt is there again when it is collected."""
 
-    def __init__(self, turns: SimpleQueue[_Turn]) -> None:
+    def __init__(self, turns: _Turns) -> None:
         self._turns = weakref.ref(turns)
 
     def __del__(self) -> None:
         turns = self._turns()
         if turns is not None:
-            turns.put(_Turn(turns))
+            turns.give(_Turn(turns))
+
+
+class _Turns:
+    """The turns that are free, and the threads that wait for one, in their order: a queue alone gives a turn to whoever
+    comes first, and some threads would never have one. Without a lock, because turns are also collected in here."""
+
+    def __init__(self, count: int) -> None:
+        self.free: SimpleQueue[_Turn] = SimpleQueue()
+        #: A queue for the turn of each one.
+        self._line: deque[SimpleQueue[_Turn]] = deque()
+        for _ in range(count):
+            self.free.put(_Turn(self))
+
+    def take(self, seconds: float) -> Optional[_Turn]:
+        """A turn; None when there was none for this long."""
+        if not self._line:
+            with contextlib.suppress(Empty):
+                return self.free.get_nowait()
+        mine: SimpleQueue[_Turn] = SimpleQueue()
+        self._line.append(mine)
+        # One may have become free before.
+        self._hand_on()
+        try:
+            return mine.get(timeout=seconds)
+        except BaseException as error:
+            # A turn that comes at this moment is there again when `mine` is collected.
+            with contextlib.suppress(ValueError):
+                self._line.remove(mine)
+            if isinstance(error, Empty):
+                return None
+            raise
+
+    def give(self, turn: _Turn) -> None:
+        """The turn is free again."""
+        self.free.put(turn)
+        if self._line:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        while self._line:
+            try:
+                turn = self.free.get_nowait()
+            except Empty:
+                return
+            try:
+                first = self._line.popleft()
+            except IndexError:
+                first = self.free
+            first.put(turn)
 
 
 class ThreadHub(Hub):
@@ -146,9 +196,7 @@ class ThreadHub(Hub):
     def begin_anew(self) -> None:
         super().begin_anew()
         self._changed = threading.Condition(self.guard)
-        self._turns: SimpleQueue[_Turn] = SimpleQueue()
-        for _ in range(self._at_a_time):
-            self._turns.put(_Turn(self._turns))
+        self._turns = _Turns(self._at_a_time)
         self._timer: Optional[threading.Thread] = None
 
     def here(self) -> ThreadHub:
@@ -169,20 +217,16 @@ class ThreadHub(Hub):
         time.sleep(seconds)  # noqa: ASYNC251 - it is run by `run`
 
     async def of_client(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        turn = None
+        # Those of the parent are not those of a forked child.
+        turn, turns = None, self._turns
         try:
-            turn = self._turn()
+            if not self.is_cluster:
+                # Without a turn the others hang: one connection more does not matter.
+                turn = turns.take(self.patience)
             return function(*args, **kwargs)
         finally:
             if turn is not None:
-                self._turns.put(turn)
-
-    def _turn(self) -> Optional[_Turn]:
-        try:
-            return None if self.is_cluster else self._turns.get(timeout=self.patience)
-        except Empty:
-            # The others hang: one connection more does not matter.
-            return None
+                turns.give(turn)
 
     async def open(self, key: bytes) -> Link:
         client, link = self.client, None
