@@ -12,18 +12,17 @@ final class LocalLock {
 
     /** Another one takes its place when its owner has ended: nothing unlocks it any more. */
     private final AtomicReference<Owned> present = new AtomicReference<>(new Owned());
+    /** Those that wait queue here, and the first of them at the present lock, so that each look keeps the order. */
+    private final ReentrantLock line = new ReentrantLock(true);
 
     /** A lock that tells whether its owner has ended. */
     private static final class Owned extends ReentrantLock {
         private static final long serialVersionUID = 1;
 
-        Owned() {
-            super(true);
-        }
-
         boolean isLeft() {
             @Nullable Thread owner = getOwner();
-            return owner != null && !owner.isAlive();
+            // Read again: it may have unlocked this one before it has ended.
+            return owner != null && !owner.isAlive() && owner == getOwner();
         }
     }
 
@@ -57,14 +56,24 @@ final class LocalLock {
 
     boolean tryLock(long nanos) throws InterruptedException {
         long end = System.nanoTime() + Math.min(nanos, Long.MAX_VALUE / 2);
-        long left;
-        do {
-            left = end - System.nanoTime();
-            if (present().tryLock(Math.min(left, LOOK), TimeUnit.NANOSECONDS)) {
-                return true;
+        boolean isNested = isHeldByCurrentThread();
+        if (!isNested && !line.tryLock(nanos, TimeUnit.NANOSECONDS)) {
+            return false;
+        }
+        try {
+            long left;
+            do {
+                left = end - System.nanoTime();
+                if (present().tryLock(Math.min(left, LOOK), TimeUnit.NANOSECONDS)) {
+                    return true;
+                }
+            } while (left > 0);
+            return false;
+        } finally {
+            if (!isNested) {
+                line.unlock();
             }
-        } while (left > 0);
-        return false;
+        }
     }
 
     void unlock() {
