@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
@@ -117,6 +118,20 @@ class WaitTest {
             assertEquals(waits, client.statistics().waits());
             server.awaitTickets(0);
             assertTrue(requestsOfWait(server, mine, other.lock("k")) >= 3);
+        }
+    }
+
+    @Test
+    void a_replica_is_an_error_at_once_also_where_the_last_one_waited() {
+        try (TestServer server = TestServer.start(); LockClient client = Clients.create(server.address());
+                LockClient other = Clients.create(server.address())) {
+            FencedLock mine = client.lock("k");
+            Waiting.waitFor("a wait of two requests", () -> requestsOfWait(server, mine, other.lock("k")) == 2);
+            server.call("REPLICAOF", "127.0.0.1", "1");
+            RefusedException refused = assertTimeoutPreemptively(Duration.ofSeconds(20),
+                    () -> assertThrows(RefusedException.class, () -> mine.acquireWithin(Duration.ofMinutes(1))));
+            assertEquals("READONLY", refused.code(), "there is no other server to ask");
+            server.call("REPLICAOF", "NO", "ONE");
         }
     }
 

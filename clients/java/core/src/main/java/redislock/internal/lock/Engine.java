@@ -118,8 +118,9 @@ public final class Engine {
      */
     void begin(byte[] key, boolean mayWait, Runnable inQueue, Runnable atOnce) {
         boolean isContended = mayWait && !contended.isEmpty() && contended.contains(ByteBuffer.wrap(key));
-        if (!isContended && beginning.get() == 0) {
-            atOnce.run();
+        if (loop().isCurrent() || !isContended && beginning.get() == 0) {
+            // Queued by the client's thread, it could be sent after it was given up.
+            (isContended ? inQueue : atOnce).run();
             return;
         }
         beginning.incrementAndGet();

@@ -249,9 +249,11 @@ public final class Hold implements Permit {
     }
 
     @Override
-    public Object execute(Object... command) {
+    public Object execute(Object... words) {
         engine.checkOpen();
         Blocking.check();
+        // It is sent after another request.
+        Object[] command = words.clone();
         for (Object word : command) {
             if (!(word instanceof CharSequence || word instanceof byte[] || word instanceof Number)) {
                 throw new IllegalArgumentException("a word of a command is text, bytes or a number, not "

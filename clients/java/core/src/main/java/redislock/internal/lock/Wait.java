@@ -332,6 +332,8 @@ final class Wait implements Lines.Waiter {
             return;
         }
         boolean isRefusal = !code.isEmpty();
+        // The first answer: a request that was refused is in no queue.
+        mayBeQueued &= isAnswered || !isRefusal;
         boolean isHopeless = code.equals("READONLY") ? isReplicaForGood()
                 : !isAnswered && !isRefusal && (!wasSent || isAgain);
         isAnswered |= isRefusal;
