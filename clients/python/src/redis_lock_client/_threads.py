@@ -145,8 +145,10 @@ class _Turns:
     def take(self, seconds: float) -> Optional[_Turn]:
         """A turn; None when there was none for this long."""
         if not self._line:
-            with contextlib.suppress(Empty):
+            try:
                 return self.free.get_nowait()
+            except Empty:
+                pass
         mine: SimpleQueue[_Turn] = SimpleQueue()
         self._line.append(mine)
         # One may have become free before.
@@ -157,9 +159,12 @@ class _Turns:
             # A turn that comes at this moment is there again when `mine` is collected.
             with contextlib.suppress(ValueError):
                 self._line.remove(mine)
-            if isinstance(error, Empty):
-                return None
-            raise
+            if not isinstance(error, Empty):
+                raise
+            # One that an interrupt has kept from being handed on is there.
+            with contextlib.suppress(Empty):
+                return self.free.get_nowait()
+            return None
 
     def give(self, turn: _Turn) -> None:
         """The turn is free again."""
