@@ -15,6 +15,12 @@ interface Options {
     readonly port?: number;
     readonly path?: string;
     readonly keyPrefix?: string | Buffer;
+    readonly enableAutoPipelining?: boolean;
+}
+
+interface Pipeline {
+    call: Redis['call'];
+    exec(callback?: (error: Error | null, replies?: [error: Error | null, reply: unknown][]) => void): Promise<unknown>;
 }
 
 interface Redis {
@@ -26,7 +32,7 @@ interface Redis {
     off(event: string, listener: Listener): Redis;
     connect(): Promise<unknown>;
     duplicate(overrides: object): Redis;
-    pipeline(): { call: Redis['call']; exec(): Promise<unknown> };
+    pipeline(): Pipeline;
     subscribe(channel: string): Promise<unknown>;
     ssubscribe(channel: string): Promise<unknown>;
     unsubscribe(...channels: string[]): Promise<unknown>;
@@ -52,14 +58,25 @@ export function isIoRedis(client: any): boolean {
 const ELSEWHERE = /^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN) /;
 
 /** Sends a command through a client, or in its pipeline; in a cluster through that of the node. */
-function call(client: Redis, request: Request, by: { call: Redis['call'] } = client, cluster?: Redis): void {
+function call(client: Redis, request: Request, pipeline?: Pipeline, cluster?: Redis): void {
     const { stream } = client;
-    by.call(request.words[0]!, request.words.slice(1), (error, reply) => {
+    const [name, words] = [request.words[0]!, request.words.slice(1)];
+    const take = (error: Error | null | undefined, reply?: unknown) => {
         if (error && cluster && ELSEWHERE.test(error.message)) return call(cluster, request);
         // The library sends it again over the next connection when one ends. Those of a cluster are not known.
         const sends = stream !== undefined && client.stream === stream ? 1 : 2;
         request.answer(error ? { error, sends } : { reply, sends });
-    });
+    };
+    if (pipeline === undefined && client.options.enableAutoPipelining) {
+        // Else the library puts it into a pipeline with commands of the program, which is sent later: what is given up
+        // may overtake the request; where one of them succeeds none is redirected; and a slot without a node throws.
+        const own = client.pipeline();
+        own.call(name, words);
+        own.exec((failure, replies) => {
+            const [error, reply] = replies?.[0] ?? [failure, undefined];
+            take(error, reply);
+        }).catch(() => {});
+    } else (pipeline ?? client).call(name, words, take);
 }
 
 export class IoRedis implements Transport {
@@ -107,7 +124,7 @@ export class IoRedis implements Transport {
             if (words[0] === 'EXISTS') {
                 const bare = ['exists', key.slice(prefix.length)];
                 call(client, { key, words: bare, answer: (answer) => request.answer(answer) });
-            } else if (node) call(node, request, node, client);
+            } else if (node) call(node, request, undefined, client);
             else call(client, request, pipeline);
         }
         pipeline?.exec().catch(() => {});
@@ -133,6 +150,9 @@ export class IoRedis implements Transport {
             retryStrategy: null,
             autoResubscribe: false,
             autoResendUnfulfilledCommands: false,
+            enableAutoPipelining: false,
+            // Its error would pass for the reply to a probe.
+            commandTimeout: undefined,
         });
         let isClosed = false;
         let cause: unknown;

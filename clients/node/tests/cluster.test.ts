@@ -1,6 +1,8 @@
 /** A cluster of two nodes, and a slot that moves while its locks are held and waited for. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Cluster } from 'ioredis';
+import { LockClient } from 'redis-lock-client';
 import { CLUSTERS, failure, fresh, Server, side, until } from './harness.js';
 
 const SLOTS = 16_384;
@@ -118,6 +120,25 @@ for (const [library, connect] of Object.entries(CLUSTERS)) {
         assert.equal((await failure(one.locks.semaphore('s{}').acquire())).code, 'ERR');
     });
 }
+
+test('ioredis with enableAutoPipelining: a slot that moved is found beside other commands', async () => {
+    const cluster = new Cluster([{ host: '127.0.0.1', port: nodes[0]!.port }], { enableAutoPipelining: true });
+    const locks = new LockClient(cluster);
+    const key = fresh('beside');
+    await (await locks.lock(key).acquire()).release();
+    const counts = Array.from({ length: 50 }, () => fresh('count'));
+    const timer = setInterval(() => counts.forEach((count) => cluster.incr(count).catch(() => {})), 1);
+    const from = await nodeOf(key);
+    await move(
+        key,
+        from,
+        nodes.find((node) => node !== from)!,
+    );
+    for (let turn = 0; turn < 5; turn += 1) await (await locks.lock(key).tryAcquire())!.release();
+    clearInterval(timer);
+    await locks.close();
+    cluster.disconnect();
+});
 
 async function startNode(): Promise<Server> {
     return Server.start('--cluster-enabled', 'yes', '--cluster-node-timeout', '15000');

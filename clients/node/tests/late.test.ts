@@ -120,6 +120,23 @@ test('ioredis: a command under a lock that was sent twice is reported as unheard
     redis.disconnect();
 });
 
+test('ioredis with commandTimeout: a wait finds that its connection for messages is silent', async () => {
+    const proxy = await Proxy.start(server.port);
+    const redis = new Redis({ host: '127.0.0.1', port: proxy.port, commandTimeout: 200 });
+    redis.on('error', () => {});
+    const locks = new LockClient(redis, { responseTimeout: 1_000 });
+    await using other = await side(LIBRARIES['ioredis 6']!, server.port);
+    const key = fresh('silent');
+    const hold = await other.locks.lock(key).acquire();
+    const waiting = locks.lock(key).acquire({ wait: 60_000 });
+    await until(async () => (await server.waiters(key)) === 1);
+    proxy.silence();
+    await hold.release();
+    await (await waiting).release();
+    await locks.close();
+    redis.disconnect();
+});
+
 /** Passes bytes on to a server, and may keep what a client sends. */
 class Proxy {
     port = 0;
@@ -151,6 +168,11 @@ class Proxy {
     /** Ends all connections of clients. */
     cut(): void {
         for (const [client] of this.pairs) client.destroy();
+    }
+
+    /** Nothing more comes over the last connection, and it does not end. */
+    silence(): void {
+        for (const socket of this.pairs.at(-1)!) socket.removeAllListeners('data').resume();
     }
 
     /** Sends to the server what was kept, and waits for the replies. */

@@ -1,6 +1,7 @@
 /** What every library does: acquire, wait in order, give up, release, and the other kinds of locks. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Redis } from 'ioredis';
 import { type Hold, type Leader, LockClient, LockLostError, NotAcquiredError } from 'redis-lock-client';
 import { BOTH, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
@@ -304,6 +305,24 @@ for (const library of BOTH) {
         }
     });
 }
+
+test('ioredis with enableAutoPipelining: what is given up does not overtake its request', async () => {
+    const redis = new Redis({ host: '127.0.0.1', port: server.port, enableAutoPipelining: true });
+    const locks = new LockClient(redis);
+    await redis.ping();
+    for (let turn = 0; turn < 5; turn += 1) {
+        const keys = [fresh('{auto}'), fresh('{auto}')];
+        const controller = new AbortController();
+        // An owner with a name has no number that makes its late requests void.
+        const acquiring = failure(locks.lock(keys, { owner: 'named' }).acquire({ signal: controller.signal }));
+        controller.abort();
+        assert.equal((await acquiring).name, 'AbortError');
+        await locks.using(fresh('after'), () => {});
+        for (const key of keys) assert.ok(await server.isFree(key));
+    }
+    await locks.close();
+    redis.disconnect();
+});
 
 test('one AbortSignal ends many waits without a warning', async () => {
     await using one = await side(LIBRARIES['node-redis 6']!, server.port);
