@@ -167,34 +167,50 @@ func TestNoRequestOutlastsItsContext(t *testing.T) {
 	close(until)
 }
 
-// The connections of go-redis are not free, and a new one is not ready until the test says so.
+// A new connection of go-redis is not ready until the test says so, and the present one is not free, or has ended.
 func TestAReleaseDoesNotWaitForAConnection(t *testing.T) {
-	s := serve(t)
-	until, opened := make(chan struct{}), make(chan struct{}, 1)
-	program := redis.NewClient(&redis.Options{Addr: s.address(), ReadTimeout: 2 * time.Second,
-		OnConnect: func(context.Context, *redis.Conn) error {
-			select {
-			case opened <- struct{}{}:
-			default:
-				<-until
+	test := func(t *testing.T, end func(t *testing.T, s *server, program *redis.Client)) {
+		t.Parallel()
+		s := serve(t)
+		until, opened := make(chan struct{}), make(chan struct{}, 1)
+		program := redis.NewClient(&redis.Options{Addr: s.address(), ReadTimeout: 2 * time.Second,
+			OnConnect: func(context.Context, *redis.Conn) error {
+				select {
+				case opened <- struct{}{}:
+				default:
+					<-until
+				}
+				return nil
+			}})
+		client := must[*redislock.Client](t)(viagoredis.New(program, quiet,
+			redislock.WithResponseTimeout(2*time.Second)))
+		closed(t, client, func() { program.Close() })
+		hold := must[*redislock.Hold](t)(client.NewLock("full").Lock(background()))
+		end(t, s, program)
+		ended := make(chan acquired, 1)
+		go func() { ended <- acquired{err: hold.Unlock()} }()
+		found := got(t, ended)
+		close(until)
+		if !errors.Is(found.err, redislock.ErrNoAnswer) {
+			t.Fatal(found.err)
+		}
+		s.awaitNothing()
+	}
+	t.Run("that is not free", func(t *testing.T) {
+		test(t, func(t *testing.T, _ *server, program *redis.Client) {
+			taken := program.Conn()
+			t.Cleanup(func() { taken.Close() })
+			if err := taken.Ping(background()).Err(); err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		}})
-	client := must[*redislock.Client](t)(viagoredis.New(program, quiet,
-		redislock.WithResponseTimeout(2*time.Second)))
-	closed(t, client, func() { program.Close() })
-	hold := must[*redislock.Hold](t)(client.NewLock("full").Lock(background()))
-	taken := program.Conn()
-	if err := taken.Ping(background()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan acquired, 1)
-	go func() { ended <- acquired{err: hold.Unlock()} }()
-	found := got(t, ended)
-	close(until)
-	taken.Close()
-	if !errors.Is(found.err, redislock.ErrNoAnswer) {
-		t.Fatal(found.err)
-	}
-	s.awaitNothing()
+		})
+	})
+	t.Run("that has ended", func(t *testing.T) {
+		test(t, func(t *testing.T, s *server, program *redis.Client) {
+			s.do("CLIENT", "KILL", "TYPE", "normal")
+			if program.PoolStats().IdleConns != 1 {
+				t.Fatal("no connection is free")
+			}
+		})
+	})
 }

@@ -53,13 +53,19 @@ func (request) NoRetry() bool { return true }
 
 func (t *transport) IsCluster() bool { return t.cluster != nil }
 
-// EndsWithin: on a connection that is free go-redis waits for the reply alone. A client of a cluster may do more.
+// EndsWithin: on a connection that is free go-redis waits for the reply alone. One that has ended meanwhile, or that
+// another goroutine takes, is followed by a new one, for which the functions of the program have no bound. A client of a
+// cluster may do more.
 func (t *transport) EndsWithin(limit time.Duration) bool {
 	if t.single == nil {
 		return false
 	}
-	longest := t.single.Options().ReadTimeout
-	return longest > 0 && longest <= limit && t.single.PoolStats().IdleConns > 0
+	options := t.single.Options()
+	if options.OnConnect != nil || options.CredentialsProvider != nil || options.CredentialsProviderContext != nil ||
+		options.StreamingCredentialsProvider != nil || options.Limiter != nil {
+		return false
+	}
+	return options.ReadTimeout > 0 && options.ReadTimeout <= limit && t.single.PoolStats().IdleConns > 0
 }
 
 func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
