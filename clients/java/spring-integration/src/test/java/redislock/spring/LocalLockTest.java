@@ -27,7 +27,7 @@ class LocalLockTest {
             }));
             Waiting.waitFor("a thread that waits",
                     () -> waiters.get(place).getState() == Thread.State.TIMED_WAITING);
-            // They look every 500 ms, each from its own begin.
+            // sleep: they look every 500 ms, each from its own begin
             Thread.sleep(150);
         }
         lock.unlock();
