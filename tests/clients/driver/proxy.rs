@@ -126,7 +126,8 @@ impl Plan {
         let Some(name) = unknown.as_ref().map(String::as_bytes) else {
             return;
         };
-        let found = bytes.windows(name.len()).position(|word| word == name);
+        let mut words = bytes.windows(name.len());
+        let found = words.position(|word| word.eq_ignore_ascii_case(name));
         if let Some(at) = found {
             bytes[at + name.len() - 1] = b'_';
         }
