@@ -128,11 +128,15 @@ func TestASemaphoreThatNobodyHasCreatedIsAnError(t *testing.T) {
 		if _, err := jobs.TryAcquire(background()); !errors.Is(err, redislock.ErrHeld) {
 			t.Fatal(err)
 		}
+		s.do("CONFIG", "RESETSTAT")
 		ended := make(chan error, 1)
 		go func() {
 			ended <- jobs.Run(background(), func(ctx context.Context, _ *redislock.Hold) error { return ctx.Err() })
 		}()
 		s.awaitWaits(1)
+		until(t, "the look for the semaphore", func() bool {
+			return strings.Contains(s.do("INFO", "commandstats").(string), "cmdstat_exists:")
+		})
 		s.do("DEL", "jobs")
 		if err := jobs.Set(background(), 1); err != nil {
 			t.Fatal(err)
