@@ -14,6 +14,21 @@ pub struct Conn {
     parser: Parser,
 }
 
+/// A socket whose reads go on after an interruption: a process that is stopped and continued gets `EINTR` where it
+/// waits with a time limit, which the parser takes for the end of the connection.
+struct Uninterrupted<'a>(&'a mut TcpStream);
+
+impl Read for Uninterrupted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
+
 /// A reply of the server; an error reply is a value like any other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply(pub Value);
@@ -100,11 +115,15 @@ impl Conn {
 
     /// The next reply; `None` if the connection was closed.
     pub fn try_recv(&mut self) -> Option<Reply> {
-        match self.parser.parse_value(&mut self.stream) {
+        match self.parser.parse_value(Uninterrupted(&mut self.stream)) {
             Ok(value) => Some(Reply(value)),
             Err(error) if error.is_timeout() => panic!("no reply within {:?}", patience()),
             Err(error) if error.kind() == redis::ErrorKind::Parse => panic!("{error}"),
-            Err(_) => None,
+            Err(error) => {
+                // For the output of a test that did not expect it.
+                eprintln!("the connection has ended: {error}");
+                None
+            }
         }
     }
 
