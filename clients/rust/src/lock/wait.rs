@@ -268,12 +268,12 @@ impl Wait {
                     }
                 }
                 Ok(Reply::No) if is_last => return Ok(Outcome::Over),
-                // One of the keys was lost right after their grant.
-                Ok(Reply::No) if is_announced && self.request.is_several => {
-                    return Ok(Outcome::Again)
-                }
-                // The message was false or old, or the hold is lost already. The server has kept the place.
-                Ok(Reply::No) if is_announced => None,
+                // The message was false or old, or the hold is lost already: of several keys perhaps one of them. The
+                // server has kept the place.
+                Ok(Reply::No) if is_announced => match self.request.is_several {
+                    true => return Ok(Outcome::Again),
+                    false => None,
+                },
                 Ok(Reply::No | Reply::Unheard) => self.subscribe().await.err(),
                 Ok(Reply::Queued) => match self.queued(end, reach).await {
                     Ok(Some(over)) => return Ok(over),

@@ -12,6 +12,8 @@ use tokio::runtime::Handle;
 
 /// How much longer than its bound a wait may last.
 pub const OVERTIME: Duration = Duration::from_millis(300);
+/// How often a test asks servers that may be too busy to answer in time.
+pub const MAX_TRIES: usize = 20;
 const SIGSTOP: i32 = 19;
 const SIGCONT: i32 = 18;
 

@@ -3,7 +3,9 @@
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{in_time, measured, patient, soon, ten_count, timed, Fleet, OVERTIME};
+use crate::fleet::{
+    in_time, measured, patient, soon, ten_count, timed, Fleet, MAX_TRIES, OVERTIME,
+};
 use redis_lock_client::{
     Error, Lock, LostReason, MultiLock, RedGuard, RedLock, Released, Server, Statistics,
 };
@@ -19,12 +21,18 @@ fn fleet() -> Fleet {
 
 /// Why the servers refuse the lock. One that is busy may not answer within a round, whose length follows the lease.
 async fn refusal(servers: &[Server], wait: Duration) -> String {
-    loop {
-        let error = red(servers).acquire_within(wait).await.unwrap_err();
-        if !error.to_string().contains("no answer in time") {
-            return error.to_string();
+    let mut told = String::new();
+    for _ in 0..MAX_TRIES {
+        told = red(servers)
+            .acquire_within(wait)
+            .await
+            .unwrap_err()
+            .to_string();
+        if !told.contains("no answer in time") {
+            break;
         }
     }
+    told
 }
 
 fn red(servers: &[Server]) -> RedLock {
