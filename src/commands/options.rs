@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::num::NonZeroU32;
 
 use crate::commands::parser::{syntax, Parser, Word};
-use crate::lock::{Lease, LockError, Mode, Notify, SetIf, Wait};
+use crate::lock::{Lease, LockError, Mode, Notify, SetIf, Wait, MOST_AT_ONCE};
 use crate::module::entry::command::{Arg, ArgKind};
 use crate::module::ffi::strings::Str;
 
@@ -28,6 +28,8 @@ pub struct Options<W> {
     pub session: bool,
     /// `BLOCK`
     pub wait: Wait,
+    /// `QUEUE`
+    pub queue: Option<u32>,
     /// `NOTIFY`
     pub notify: Option<NotifyWords<W>>,
     /// `ONCE`
@@ -46,6 +48,8 @@ pub struct Options<W> {
     pub note: Option<W>,
     /// `PURGE`
     pub purge: bool,
+    /// `COUNT` of permits
+    pub permits: u8,
     /// `LIMIT`
     pub limit: Option<NonZeroU32>,
     /// `NX`, `XX`
@@ -73,6 +77,7 @@ impl<W> Options<W> {
             names_lease: false,
             session: false,
             wait: Wait::No,
+            queue: None,
             notify: None,
             once: false,
             with_holder: false,
@@ -82,6 +87,7 @@ impl<W> Options<W> {
             gives_up: None,
             note: None,
             purge: false,
+            permits: 1,
             limit: None,
             set_if: SetIf::Always,
             waiters: false,
@@ -133,8 +139,8 @@ impl<W: Word> Parser<'_, W> {
     ///
     /// # Errors
     /// Left to right: an unknown option, an error of its value, an option given twice or beside one that it excludes.
-    /// At the end: `NOTIFY` without `BLOCK`, `USER` without what it limits or with `TOKEN`, `FINAL` with what it
-    /// excludes, `NOTE` with `READ` or `WRITE`.
+    /// At the end: `NOTIFY` or `QUEUE` without `BLOCK`, `USER` without what it limits or with `TOKEN`, `FINAL` with
+    /// what it excludes, `NOTE` with `READ` or `WRITE`, `COUNT` above `LIMIT`.
     #[inline(always)]
     pub fn options(&mut self) -> Result<Options<W>, LockError> {
         let default = Lease::from_ms(self.settings.default_lease_ms);
@@ -160,13 +166,24 @@ impl<W: Word> Parser<'_, W> {
             }
             given |= 1 << number;
         }
-        if options.notify.is_some() && options.wait == Wait::No {
-            return Err(syntax("NOTIFY needs BLOCK"));
+        if options.wait == Wait::No {
+            if options.notify.is_some() {
+                return Err(syntax("NOTIFY needs BLOCK"));
+            }
+            if options.queue.is_some() {
+                return Err(syntax("QUEUE needs BLOCK"));
+            }
         }
         if options.note.is_some() && options.mode.is_some() {
             return Err(syntax(
                 "NOTE is for exclusive locks, without READ and WRITE",
             ));
+        }
+        if options
+            .limit
+            .is_some_and(|limit| limit.get() < options.permits.into())
+        {
+            return Err(syntax("COUNT asks for more permits than LIMIT makes"));
         }
         match (options.user.is_some(), options.gives_up.is_some()) {
             (true, _) => self.check_user(options),
@@ -203,6 +220,7 @@ impl<W: Word> Parser<'_, W> {
             b"PX" => (options.lease, options.names_lease) = (self.lease("PX", 1)?, true),
             b"SESSION" => options.session = true,
             b"BLOCK" => options.wait = self.wait()?,
+            b"QUEUE" => options.queue = Some(self.queue()?),
             b"NOTIFY" => options.notify = Some(self.notify()?),
             b"ONCE" => options.once = true,
             b"WITHHOLDER" => options.with_holder = true,
@@ -220,6 +238,7 @@ impl<W: Word> Parser<'_, W> {
             b"COUNT" if !options.waiters && find(self.spec.args, b"WAITERS", 0).is_ok() => {
                 return Err(syntax("COUNT needs WAITERS before it"));
             }
+            b"COUNT" if self.takes(b"LIMIT") => options.permits = self.permits()?,
             b"COUNT" => options.count = Some(self.count()?),
             b"MATCH" => options.pattern = Some(self.any("MATCH")?),
             b"OWNER" => options.owner = Some(self.any("OWNER")?),
@@ -229,6 +248,20 @@ impl<W: Word> Parser<'_, W> {
             other => return Err(self.unknown(other)),
         }
         Ok(())
+    }
+
+    /// The value of `QUEUE`. No server has room for as many requests as fit into 32 bits.
+    fn queue(&mut self) -> Result<u32, LockError> {
+        let requests = self.number("QUEUE", 0)?;
+        Ok(u32::try_from(requests).unwrap_or(u32::MAX))
+    }
+
+    /// The value of `COUNT` of permits: from 1 to 64.
+    fn permits(&mut self) -> Result<u8, LockError> {
+        let permits = u8::try_from(self.number("COUNT", 1)?).ok();
+        permits
+            .filter(|permits| *permits <= MOST_AT_ONCE)
+            .ok_or(LockError::TooManyAtOnce)
     }
 
     /// The value of `LIMIT`: from 1 to 2^31-1 permits.
@@ -358,14 +391,20 @@ pub const SEQ: Arg = option(c"number", c"SEQ", true);
 /// `[NOTE note]`
 pub const NOTE: Arg = text(c"note", c"NOTE");
 
+/// `[COUNT permits]`
+pub const COUNT: Arg = option(c"permits", c"COUNT", true);
+
 /// `[FINAL number]`
 pub const FINAL: Arg = option(c"number", c"FINAL", true);
 
-/// `[BLOCK milliseconds [NOTIFY channel tag]]`
+/// `[BLOCK milliseconds [NOTIFY channel tag] [QUEUE requests]]`
 pub const BLOCK: Arg = optional(
     c"wait",
-    ArgKind::Block(&[option(c"milliseconds", c"BLOCK", false), NOTIFY]),
+    ArgKind::Block(&[option(c"milliseconds", c"BLOCK", false), NOTIFY, QUEUE]),
 );
+
+/// `[QUEUE requests]`
+const QUEUE: Arg = option(c"requests", c"QUEUE", true);
 
 /// `[NOTIFY channel tag]`
 const NOTIFY: Arg = optional(

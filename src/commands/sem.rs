@@ -1,8 +1,8 @@
 //! `SEM.*`: semaphores whose permits have leases.
 
 use crate::commands::options::{
-    option, required, Options, BLOCK, CONDITION, FINAL, ID, KEY, LEASE, LEASE_OR_SESSION, SEQ,
-    WAITERS,
+    option, required, Options, BLOCK, CONDITION, COUNT, FINAL, ID, KEY, LEASE, LEASE_OR_SESSION,
+    SEQ, WAITERS,
 };
 use crate::commands::parser::{Parser, Word};
 use crate::commands::queue::Queue;
@@ -68,7 +68,7 @@ impl Set {
     }
 }
 
-/// Takes a permit, or waits for one. Replies the token, or nil.
+/// Takes a permit or several, or waits for them. Replies the token, or nil.
 pub struct Acquire;
 
 impl Command for Acquire {
@@ -78,17 +78,18 @@ impl Command for Acquire {
         acl: c"write fast blocking",
         key: Some(access::UPDATE),
         arity: -3,
-        summary: c"Takes a permit of a semaphore for an id, or waits for one, and returns the token of the grant",
-        complexity: c"O(log(N)) with N permits held, however many wait",
+        summary: c"Takes permits of a semaphore for an id, or waits for them, and returns the token of the grant",
+        complexity: c"O(M*log(N)) with N permits held and M asked for, however many wait",
         args: &[
             KEY,
             ID,
+            COUNT,
             option(c"permits", c"LIMIT", true),
             LEASE_OR_SESSION,
             BLOCK,
             SEQ,
         ],
-        help: &["Take a permit, or wait for one. LIMIT makes the semaphore if it does not exist.", "Returns the token, or nil: no permit was free, or no such semaphore."],
+        help: &["Take permits (COUNT: 1), or wait for them. LIMIT makes the semaphore if it does not exist.", "Returns the token, or nil: too few were free, or no such semaphore."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
@@ -99,7 +100,13 @@ impl Command for Acquire {
             ctx.reply_nil();
             return Ok(());
         }
-        let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::minting_view)?;
+        let (key, view, now) = open_permit(
+            ctx,
+            name,
+            permits,
+            (id, options.permits),
+            SemKey::minting_view,
+        )?;
         let how = How::of(Shape::Token, &request);
         let decision = |locks: &mut Locks, cx: &mut Cx<'_>| {
             locks.sems.acquire(&mut locks.shared, &view, &request, cx)
@@ -120,11 +127,11 @@ impl Command for Release {
         acl: c"write fast",
         key: Some(access::UPDATE),
         arity: -3,
-        summary: c"Gives a permit back, to the next waiter if there is one",
-        complexity: c"O(log(N)) with N permits held, however many wait",
+        summary: c"Gives the permits of an id back, to the next waiters if there are some",
+        complexity: c"O(M*log(N)) with N permits held and M of them by the id, however many wait",
         args: &[KEY, ID, FINAL],
         help: &[
-            "Give the permit back. Returns 1, or nil when the id holds none.",
+            "Give the permits back. Returns 1, or nil when the id holds none.",
             "FINAL: as of LOCK.RELEASE.",
         ],
     };
@@ -140,7 +147,7 @@ impl Command for Release {
             return Ok(());
         };
         let permits = permits_to_write(ctx, name)?;
-        let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::hand_off_view)?;
+        let (key, view, now) = open_permit(ctx, name, permits, (id, 1), SemKey::hand_off_view)?;
         let released = change_key(ctx, key, now, |locks, cx| {
             locks.sems.release(&mut locks.shared, &view, id.bytes(), cx)
         })?;
@@ -162,16 +169,16 @@ impl Command for Renew {
         acl: c"write fast",
         key: Some(access::UPDATE),
         arity: -3,
-        summary: c"Sets the lease of a permit that the id still holds",
-        complexity: c"O(log(N)) with N permits held",
+        summary: c"Sets the lease of the permits that the id still holds",
+        complexity: c"O(M*log(N)) with N permits held and M of them by the id",
         args: &[KEY, ID, LEASE],
-        help: &["Set the lease of the permit anew. Returns 1, or 0 when the permit is lost."],
+        help: &["Set the lease of the permits anew. Returns 1, or 0 when they are lost."],
     };
 
     fn run(ctx: Ctx<'_>, words: &[Str<'_>]) -> Result<(), LockError> {
         let (name, id, options) = Parser::of::<Renew>(words).key_and_owner()?;
         let permits = permits_to_write(ctx, name)?;
-        let (key, view, now) = open_permit(ctx, name, permits, id, SemKey::plain_view)?;
+        let (key, view, now) = open_permit(ctx, name, permits, (id, 1), SemKey::plain_view)?;
         let lease = (options.lease, options.names_lease);
         let renewed = change_key(ctx, key, now, |locks, cx| {
             locks
@@ -260,8 +267,8 @@ fn permits_to_write(ctx: Ctx<'_>, key: Str<'_>) -> Result<OwnedStr, LockError> {
     }
 }
 
-/// Opens a semaphore for a command on the permit of this id, and makes the view with `read`. If the permit's connection
-/// has ended, it is released first.
+/// Opens a semaphore for a command on the permits of this id, of which it may ask for so many, and makes the view with
+/// `read`. If the permit's connection has ended, it is released first.
 ///
 /// # Errors
 /// Those of opening.
@@ -269,12 +276,12 @@ fn open_permit<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
     permits: OwnedStr,
-    id: Str<'_>,
-    read: impl FnOnce(&SemKey<'a>, Option<Str<'_>>, Now) -> SemView<'a>,
+    own: (Str<'_>, u8),
+    read: impl FnOnce(&SemKey<'a>, Option<(Str<'_>, u8)>, Now) -> SemView<'a>,
 ) -> Result<(SemKey<'a>, SemView<'a>, Now), LockError> {
-    end_first(ctx, Resource::Semaphore, name, id);
+    end_first(ctx, Resource::Semaphore, name, own.0);
     let key = SemKey::open_with(ctx, name, permits)?;
     let now = ctx.now();
-    let view = read(&key, Some(id), now);
+    let view = read(&key, Some(own), now);
     Ok((key, view, now))
 }

@@ -76,6 +76,10 @@ fn acquire_has_its_options_in_any_order_and_case() {
         ("c k o BLOCK 0", with(|o| o.wait = Wait::ForEver)),
         ("c k o BLOCK 5000", with(|o| o.wait = Wait::Ms(5_000))),
         (
+            "c k o QUEUE 0 BLOCK 0",
+            with(|o| (o.wait, o.queue) = (Wait::ForEver, Some(0))),
+        ),
+        (
             "c k o notify c t BLOCK 0",
             with(|o| {
                 o.wait = Wait::ForEver;
@@ -150,6 +154,10 @@ fn acquire_reports_the_first_error_from_the_left() {
             // An odd word is escaped.
             c k o \u{1}123 => syntax error: unknown option '\\x01123', expected READ, ...
             c k o NOTIFY c t => syntax error: NOTIFY needs BLOCK
+            c k o QUEUE 1 => syntax error: QUEUE needs BLOCK
+            c k o BLOCK 0 QUEUE => syntax error: a value is missing after QUEUE
+            c k o BLOCK 0 QUEUE -1 => value is not an integer or out of range: QUEUE '-1'
+            c k o BLOCK 0 QUEUE 1 QUEUE 1 => syntax error: more than one QUEUE
             c k o NOTE a NOTE b => syntax error: more than one NOTE
             c k o READ NOTE a => syntax error: NOTE is for exclusive locks, without READ and WRITE
             c k o NOTIFY c => syntax error: a value is missing after the channel of NOTIFY
@@ -363,12 +371,13 @@ fn break_info_and_scan_parse() {
 fn semaphore_commands_parse() {
     let id = b"i".as_slice();
     let options = Options {
+        permits: 64,
         limit: std::num::NonZeroU32::new(2_147_483_647),
         session: true,
         wait: Wait::ForEver,
         ..none()
     };
-    let words_ = words("c k i limit 2147483647 SESSION BLOCK 0");
+    let words_ = words("c k i limit 2147483647 count 64 SESSION BLOCK 0");
     assert_eq!(
         parser::<sem::Acquire>(&words_).key_and_owner(),
         Ok((KEY, id, options))
@@ -383,7 +392,11 @@ fn semaphore_commands_parse() {
             c k i EX 0 => invalid expire time in 'sem.acquire' command: EX '0'
             c k i SESSION EX 1 => syntax error: more than one of EX, PX, SESSION
             c k i SEQ x => value is not an integer ...
-            c k i READ => syntax error: unknown option 'READ', expected LIMIT, EX, PX, SESSION, BLOCK, NOTIFY, SEQ
+            c k i READ => syntax error: unknown option 'READ', expected COUNT, LIMIT, EX, PX, SESSION, BLOCK, NOTIFY, QUEUE, SEQ
+            c k i COUNT 0 => value is out of range, must be positive: COUNT '0'
+            c k i COUNT 65 => value is out of range: COUNT is at most 64 permits
+            c k i COUNT 2 LIMIT 1 => syntax error: COUNT asks for more permits than LIMIT makes
+            c k i COUNT x => value is not an integer or out of range: COUNT 'x'
         ",
     );
     let words_ = words("c k i");
@@ -458,7 +471,7 @@ fn latch_commands_parse() {
         |words| parser::<LatchWait>(words).key_only().map(|_| ()),
         "
             c k BLOCK -1 => timeout is negative: BLOCK '-1'
-            c k ONCE => syntax error: unknown option 'ONCE', expected BLOCK, NOTIFY
+            c k ONCE => syntax error: unknown option 'ONCE', expected BLOCK, NOTIFY, QUEUE
         ",
     );
 }

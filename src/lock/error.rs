@@ -49,6 +49,9 @@ pub enum LockError {
     /// A limit on places is reached: of this key, of the server in number or bytes, or of the user.
     #[error("LOCKBUSY too many places in queues, see lock.max-waiters, lock.max-waiters-per-key, lock.max-tickets, lock.max-wait-bytes and lock.user-share")]
     Busy,
+    /// As many requests as `QUEUE` allows wait for the key already.
+    #[error("QUEUEFULL as many requests as QUEUE allows wait for the key already")]
+    QueueFull,
     /// The limit on holds that are bound to connections is reached.
     #[error("LOCKBUSY too many holds are bound to connections, see lock.session-lease and lock.user-share")]
     TooManyBound,
@@ -132,6 +135,9 @@ pub enum LockError {
     /// More permits than 2^31-1.
     #[error("ERR value is not an integer or out of range: more than 2147483647 permits")]
     TooManyPermits,
+    /// More permits in one grant than 64.
+    #[error("ERR value is out of range: COUNT is at most 64 permits")]
+    TooManyAtOnce,
     /// An error of one word, found by the parser: the text behind the code, which names the word.
     #[error("ERR {0}")]
     Word(Box<str>),

@@ -135,7 +135,8 @@ pub use read_write::{
 };
 pub use request::{Acquire, Answer, Break, Release, Released, Renew, SetIf, UserId, Wait};
 pub use semaphore::state::{
-    PermitChange, Permits, SemState, SemView, FIRST_END_MS, MOST_ENDED, NO_END_MS,
+    nth_permit, own_permits, Held, OwnPermits, PermitChange, Permits, SemState, SemView,
+    FIRST_END_MS, MOST_AT_ONCE, MOST_ENDED, NO_END_MS,
 };
 pub use semaphore::Semaphores;
 pub use session::bindings::SessionRule;

@@ -43,10 +43,14 @@ pub struct Acquire<'a> {
     pub once: bool,
     /// Exclusive locks only: a text beside the hold.
     pub note: Option<&'a [u8]>,
+    /// Semaphores only: how many permits, from 1 to 64.
+    pub count: u8,
     /// Semaphores only: makes one with this many permits if it does not exist.
     pub limit: Option<NonZeroU32>,
     /// How long to wait.
     pub wait: Wait,
+    /// The most requests of others that may wait for a key when this one begins to.
+    pub queue: Option<u32>,
     /// Where the outcome of a wait is published; `None`: the client is parked.
     pub notify: Option<Notify<'a>>,
     /// The server's id of the connection.
@@ -67,11 +71,13 @@ impl<'a> Acquire<'a> {
             mode: waiter.mode,
             lease: waiter.lease,
             names_lease: false,
-            session: waiter.session,
+            session: waiter.session(),
             once: false,
             note,
+            count: waiter.count(),
             limit: None,
             wait: Wait::ForEver,
+            queue: None,
             notify: None,
             client: waiter.client,
             user: waiter.user,

@@ -10,7 +10,7 @@ use crate::lock::session::bindings::{Sessions, ToBind};
 use crate::lock::time::StartupDelay;
 use crate::lock::token::{NoToken, Tokens};
 use crate::lock::wait::limits::Used;
-use crate::lock::wait::request::{Waiter, WaiterId};
+use crate::lock::wait::request::{Terms, Waiter, WaiterId};
 use crate::lock::wait::waiters::Waiters;
 use crate::lock::{Cx, Domain, Effect, KeyRef, LockError, Now, Token, UserId};
 
@@ -171,7 +171,7 @@ impl Shared {
             user: req.user,
             mode: req.mode,
             lease: req.lease,
-            session: req.session,
+            terms: Terms::new(req.session, req.count),
             limit: req.limit,
             ticket: req
                 .notify

@@ -184,15 +184,15 @@ fn serve_permit(ctx: Ctx<'_>, bound: &Bound, duty: Duty, is_command: bool) -> bo
     let open = |may_write| {
         let key = SemKey::open(ctx, name).ok()?;
         let view = match duty {
-            Duty::Release if may_write => key.hand_off_view(Some(id), now),
-            _ => key.plain_view(Some(id), now),
+            Duty::Release if may_write => key.hand_off_view(Some((id, 1)), now),
+            _ => key.plain_view(Some((id, 1)), now),
         };
         Some((key, view))
     };
     let Some((mut key, mut view)) = open(is_command) else {
         return false;
     };
-    let is_there = matches!(&view.state, SemState::There(there) if there.own_end_ms.is_some());
+    let is_there = matches!(&view.state, SemState::There(there) if !there.own.is_empty());
     if is_there && !is_command {
         if !close_and_probe(key) {
             return false;

@@ -122,7 +122,7 @@ fn fail_conflicting_waiters(
 
 impl<'a> SemKey<'a> {
     /// The view for a decision that may grant a permit.
-    pub fn minting_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+    pub fn minting_view(&self, own: Option<(Str<'_>, u8)>, now: Now) -> SemView<'a> {
         tickets::ask(self.ctx(), self.id(), (1, false), now);
         let mut view = self.plain_view(own, now);
         let both_there = matches!(&view.state, SemState::There(permits) if permits.taken > 0);
@@ -133,7 +133,7 @@ impl<'a> SemKey<'a> {
     }
 
     /// The view for a decision that may hand off permits: with what a token needs if there is a waiter.
-    pub fn hand_off_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+    pub fn hand_off_view(&self, own: Option<(Str<'_>, u8)>, now: Now) -> SemView<'a> {
         if shell::with(|shell| shell.locks.shared.waiters.live_queue(self.id()).is_some()) {
             self.minting_view(own, now)
         } else {

@@ -116,6 +116,7 @@ mod replication {
 
 /// Semaphores and latches.
 mod semaphore {
+    mod counts;
     mod faults;
     mod latches;
     mod persistence;
@@ -158,6 +159,7 @@ mod waiting {
     mod given_up;
     mod parked;
     mod scale;
+    mod short_queue;
     mod subscribed;
     mod turns;
     mod wakeups;

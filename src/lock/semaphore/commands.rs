@@ -7,7 +7,7 @@ use crate::lock::grant::HandedOff;
 use crate::lock::name::Resource;
 use crate::lock::request::{Acquire, Answer, SetIf, Wait};
 use crate::lock::semaphore::state::{
-    grants_at_once, PermitDraft, Permits, SemView, MAX_PERMITS, NO_END_MS,
+    grants_at_once, nth_permit, Held, PermitDraft, Permits, SemView, MAX_PERMITS, NO_END_MS,
 };
 use crate::lock::semaphore::Semaphores;
 use crate::lock::session::bindings::BoundRef;
@@ -96,8 +96,8 @@ impl Semaphores {
         let mut decision = self.decide(shared, view, cx)?;
         decision.shared.waiters.check_is_not_other(view.key)?;
         decision.shared.may_bind([view.key], req)?;
-        let answer = match view.held_until(decision.cx.now) {
-            Some(end_ms) => decision.ask_again(end_ms, req),
+        let answer = match view.held(decision.cx.now) {
+            Some(held) => decision.ask_again(held, req),
             None => decision.ask(req),
         };
         decision.finish();
@@ -117,14 +117,14 @@ impl Semaphores {
     ) -> Result<bool, LockError> {
         let now = cx.now;
         let decision = self.decide(shared, view, cx)?;
-        if view.held_until(now).is_none() {
+        let Some(held) = view.held(now) else {
             decision.sems.stats.release_misses += 1;
             let waiters = &mut decision.shared.waiters;
             let withdrawn = waiters.withdraw(view.key, id);
             waiters.end_withdrawn(withdrawn, decision.cx);
             return Ok(false);
-        }
-        let known = decision.take_back(id);
+        };
+        let known = decision.take_back(id, held);
         self.stats.grants_released += self.count_hold(known, now);
         Ok(true)
     }
@@ -143,10 +143,10 @@ impl Semaphores {
     ) -> Result<bool, LockError> {
         let now = cx.now;
         let mut decision = self.decide(shared, view, cx)?;
-        if view.held_until(now).is_none() {
+        let Some(held) = view.held(now) else {
             decision.sems.stats.renewal_misses += 1;
             return Ok(false);
-        }
+        };
         decision.shared.in_flight.claim(view.key, id);
         decision.sems.stats.renewals += 1;
         let (what, sessions) = (
@@ -155,7 +155,7 @@ impl Semaphores {
         );
         let bound = sessions.token_of(what);
         let end_ms = sessions.lease_end_after_use(what, bound, terms, now);
-        decision.draft.set_end(id, end_ms);
+        decision.draft.set_end(id, Held { end_ms, ..held });
         decision.sems.tracked.renewed_of(view.key, id, end_ms);
         decision.finish();
         Ok(true)
@@ -163,53 +163,54 @@ impl Semaphores {
 }
 
 impl Decision<'_, '_> {
-    /// An acquire of an id with a permit: it gets its token again, and its lease is extended, never shortened.
-    fn ask_again(&mut self, end_ms: i64, req: &Acquire<'_>) -> Result<Answer, LockError> {
+    /// An acquire of an id with permits: it gets its token again, and its lease is extended, never shortened.
+    fn ask_again(&mut self, held: Held, req: &Acquire<'_>) -> Result<Answer, LockError> {
         let (key, now) = (self.view.key, self.cx.now);
         let token = match self.sems.tracked.of(key, req.owner) {
             Some(permit) => permit.token,
             None => {
                 let token = self.mint()?;
                 self.sems.stats.adoptions += 1;
-                self.track(req, (token, end_ms));
+                self.track(req, (token, held.end_ms));
                 token
             }
         };
         let (what, sessions) = (BoundRef::permit(key, req.owner), &mut self.shared.sessions);
         let tokens = (sessions.token_of(what), token);
         let wanted = sessions.lease_end_after_reentry(what, req, tokens, now);
-        self.extend(req.owner, (end_ms, wanted));
+        self.extend(req.owner, held, wanted);
         self.shared.in_flight.claim(key, req.owner);
         self.sems.stats.reentries += 1;
         Ok(Answer::Granted(token))
     }
 
-    /// Extends the permit of this id from its end to the wanted one, if that is later.
-    pub fn extend(&mut self, id: &[u8], (end_ms, wanted): (i64, i64)) {
-        if end_ms < wanted {
-            self.draft.set_end(id, wanted);
+    /// Extends the permits of this id to the wanted end, if that is later than theirs.
+    pub fn extend(&mut self, id: &[u8], held: Held, wanted: i64) {
+        let end_ms = held.end_ms.max(wanted);
+        if held.end_ms < end_ms {
+            self.draft.set_end(id, Held { end_ms, ..held });
         }
         // Another client may have renewed it: then the end that was read is recorded.
-        let tracked = &mut self.sems.tracked;
-        tracked.renewed_of(self.view.key, id, end_ms.max(wanted));
+        self.sems.tracked.renewed_of(self.view.key, id, end_ms);
     }
 
     /// An acquire of an id without a permit.
     fn ask(&mut self, req: &Acquire<'_>) -> Result<Answer, LockError> {
         let (key, now) = (self.view.key, self.cx.now);
         self.draft.make(req.limit);
-        let was_over = self.there.is_some_and(|there| there.own_end_ms.is_some());
-        if was_over {
-            // The former permit of this id has expired; the set holds an id once only.
-            self.draft.put_back(req.owner);
+        let own = self.there.map_or(&[][..], |there| &there.own);
+        let was_over = !own.is_empty();
+        for (number, _) in own {
+            // The former permits of this id have expired; the set holds an entry once only.
+            self.draft.put_back(nth_permit(req.owner, *number));
         }
         let delay_ms = self.shared.startup_delay.left(now);
         let waits = req.wait != Wait::No;
-        if delay_ms > 0 && !waits && self.draft.has_permit() {
+        if delay_ms > 0 && !waits && self.draft.has(req.count) {
             return Err(LockError::InStartupDelay(delay_ms));
         }
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
-        if waits && (delay_ms > 0 || self.must_wait()) {
+        if waits && (delay_ms > 0 || self.must_wait(req)) {
             let id = self.shared.park(key, req, self.cx)?;
             self.draft.counts |= was_over;
             self.forget_over(req.owner, was_over);
@@ -218,7 +219,7 @@ impl Decision<'_, '_> {
         }
         self.hand_off();
         // Where a waiting request of this id got a permit, a second one is not granted here.
-        if self.draft.gives(req.owner) || self.must_wait() {
+        if self.draft.gives(req.owner) || self.must_wait(req) {
             self.shared.waiters.stats[Resource::Semaphore].refusals += 1;
             return Ok(Answer::Refused);
         }
@@ -229,12 +230,12 @@ impl Decision<'_, '_> {
         Ok(Answer::Granted(token))
     }
 
-    /// Whether waiters come first, or no permit can be granted.
-    fn must_wait(&self) -> bool {
-        self.shared.waiters.waiting_on(self.view.key) > 0 || !self.draft.has_permit()
+    /// Whether waiters come first, or too few permits can be granted.
+    fn must_wait(&self, req: &Acquire<'_>) -> bool {
+        self.shared.waiters.waiting_on(self.view.key) > 0 || !self.draft.has(req.count)
     }
 
-    /// Ends the records of the expired permit of an id that acquires again.
+    /// Ends the records of the expired permits of an id that acquires again.
     fn forget_over(&mut self, id: &[u8], was_over: bool) {
         if was_over {
             let key = self.view.key;
@@ -245,14 +246,14 @@ impl Decision<'_, '_> {
         }
     }
 
-    /// Returns a permit that is held and grants it to a waiter. Returns its recorded grant.
-    pub fn take_back(mut self, id: &[u8]) -> Option<TrackedGrant> {
+    /// Returns permits that are held and grants them to waiters. Returns their recorded grant.
+    pub fn take_back(mut self, id: &[u8], held: Held) -> Option<TrackedGrant> {
         let key = self.view.key;
         self.shared.in_flight.claim(key, id);
         self.shared.sessions.unbind(BoundRef::permit(key, id));
         let known = self.sems.tracked.remove_of(key, id);
         self.cx.notify(Event::SemRelease);
-        self.draft.give_back(id);
+        self.draft.give_back(id, held.permits);
         self.hand_off();
         self.finish();
         known
@@ -262,29 +263,36 @@ impl Decision<'_, '_> {
         self.view.may_grant == Some(true) && !self.shared.startup_delay.is_on(self.cx.now)
     }
 
-    /// Grants permits to waiters in the order of the queue while permits are free.
+    /// Grants permits to waiters in the order of the queue while there are enough for the first one.
     pub fn hand_off(&mut self) {
         if !self.grants_now() {
             return;
         }
         let key = self.view.key;
-        for _ in 0..grants_at_once(key) {
+        let mut granted = 0;
+        while granted < grants_at_once(key) {
+            if !self.is_grantable() {
+                return;
+            }
+            let Some(place) = self.shared.waiters.next_to_grant(key, self.cx) else {
+                return;
+            };
+            // The waits before this one may have ended just now.
             if !self.is_grantable() {
                 return;
             }
             let waiters = &mut self.shared.waiters;
-            let Some(place) = waiters.next_to_grant(key, self.cx) else {
-                return;
-            };
             let clients = (self.view.has_subscriber, false);
             let at = (key, waiters.user_of(key));
             if waiters.windows.leave_free(at, clients, self.cx.now) == Some(HandedOff::LeftFree) {
                 self.draft.free_one();
+                granted += 1;
                 continue;
             }
             let Some((id, waiter)) = waiters.take(place) else {
                 return;
             };
+            granted += usize::from(waiter.count());
             let (token, end_ms) = match self.grant(&Acquire::of_waiter(&id, &waiter, None)) {
                 Ok(granted) => granted,
                 Err(error) => {
@@ -304,22 +312,26 @@ impl Decision<'_, '_> {
         }
     }
 
-    /// Whether a permit can be granted to a waiter: during a Redisson window one stays free.
+    /// Whether the first waiter can be granted its permits, or one permit if there is no waiter: during a Redisson
+    /// window one stays free.
     pub fn is_grantable(&self) -> bool {
-        let windows = &self.shared.waiters.windows;
-        let is_open = windows.is_open(self.view.key, self.cx.now);
-        self.draft.has_more_than(i64::from(is_open))
+        let waiters = &self.shared.waiters;
+        let first = waiters.first(self.view.key);
+        let count = first.map_or(1, |(_, first)| i64::from(first.count()));
+        let is_open = waiters.windows.is_open(self.view.key, self.cx.now);
+        self.draft.has_more_than(count - 1 + i64::from(is_open))
     }
 
-    /// Grants a fresh permit: the one place where permits are granted.
+    /// Grants fresh permits: the one place where permits are granted.
     fn grant(&mut self, to: &Acquire<'_>) -> Result<(Token, i64), LockError> {
         let token = self.mint()?;
         let (key, now) = (self.view.key, self.cx.now);
         let sessions = &mut self.shared.sessions;
         let end_ms = sessions.lease_end(to, now);
         sessions.granted(BoundRef::permit(key, to.owner), to, token, now);
-        self.draft.take(to.owner, end_ms);
-        if !self.draft.has_permit() {
+        let permits = to.count;
+        self.draft.take(to.owner, Held { end_ms, permits });
+        if !self.draft.has(1) {
             self.shared.waiters.windows.end_unused(key);
         }
         // A recorded permit of this id ended unnoticed.

@@ -2,7 +2,7 @@
 //!
 //! The rules are those of Redisson's `RPermitExpirableSemaphore` with three differences: the server's clock decides
 //! when a permit has expired, no request passes a waiter, and a permit that expires is granted to a waiter at that
-//! moment. An id has at most one permit, so that a request can be sent again.
+//! moment. An id has at most one grant, of one permit or several, so that a request can be sent again.
 
 use crate::lock::grant::tracked::{TrackedGrant, TrackedGrants};
 use crate::lock::name::Resource;

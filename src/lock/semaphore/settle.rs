@@ -8,7 +8,9 @@ use std::num::NonZeroU32;
 
 use crate::lock::effect::Cx;
 use crate::lock::grant::in_flight::GrantInFlight;
-use crate::lock::semaphore::state::{grants_at_once, PermitDraft, SemState, SemView};
+use crate::lock::semaphore::state::{
+    grants_at_once, Held, PermitDraft, SemState, SemView, MOST_AT_ONCE,
+};
 use crate::lock::semaphore::Semaphores;
 use crate::lock::session::bindings::BoundRef;
 use crate::lock::shared::Shared;
@@ -18,20 +20,23 @@ use crate::lock::{KeyRef, Now};
 impl Semaphores {
     /// Whether settling a semaphore in this state may write.
     pub fn may_change(shared: &Shared, view: &SemView<'_>, now: Now) -> bool {
-        let is_there = is_there(view);
+        let still_there = still_there(view);
         match &view.state {
             SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
             SemState::Absent => shared.waiters.limit(view.key).is_some(),
             SemState::There(there) => {
-                let waited = shared.waiters.waiting_on(view.key) > 0;
+                let first = shared.waiters.first(view.key);
                 let left_free = i64::from(shared.waiters.windows.is_open(view.key, now));
                 let draft = PermitDraft::open(Some(there));
-                (waited && draft.has_more_than(left_free))
+                let is_grantable = |count: u8| {
+                    let others = i64::from(count) - 1 + left_free;
+                    draft.has_more_than(others)
+                };
+                first.is_some_and(|(_, first)| is_grantable(first.count()))
                     || draft.owes_many()
-                    || shared
-                        .in_flight
-                        .undone(view.key)
-                        .is_some_and(|undone| undone.iter().any(is_there))
+                    || shared.in_flight.undone(view.key).is_some_and(|undone| {
+                        undone.iter().any(|grant| still_there(grant).is_some())
+                    })
             }
         }
     }
@@ -56,12 +61,15 @@ impl Semaphores {
                 waiters.schedule_settle_id(key.to_id());
             }
         }
-        let is_there = is_there(view);
-        for grant in undone.iter().filter(|grant| is_there(grant)) {
+        let still_there = still_there(view);
+        for grant in &undone {
             if decision.there.is_none() {
                 break;
             }
-            decision.draft.give_back(&grant.owner);
+            let Some(Held { permits, .. }) = still_there(grant) else {
+                continue;
+            };
+            decision.draft.give_back(&grant.owner, permits);
             let known = decision.sems.tracked.remove_of(key, &grant.owner);
             decision.sems.stats.grants_undone += u64::from(known.is_some());
             let now = decision.cx.now;
@@ -80,17 +88,22 @@ impl Semaphores {
     }
 }
 
-/// Whether the permit of a grant to undo still exists: with the end that the grant gave it.
-fn is_there<'v>(view: &'v SemView<'_>) -> impl Fn(&GrantInFlight) -> bool + 'v {
+/// The permits of a grant to undo, if they still exist: with the end that the grant gave them.
+fn still_there<'v>(view: &'v SemView<'_>) -> impl Fn(&GrantInFlight) -> Option<Held> + 'v {
     let undone = view.undone.iter();
-    let ends: HashMap<&[u8], Option<i64>> = undone.map(|(id, end)| (&id[..], *end)).collect();
-    move |grant| ends.get(&grant.owner[..]) == Some(&Some(grant.end_ms))
+    let held: HashMap<&[u8], Option<Held>> = undone.map(|(id, held)| (&id[..], *held)).collect();
+    move |grant| {
+        let held = held.get(&grant.owner[..]).copied().flatten();
+        held.filter(|held| held.end_ms == grant.end_ms)
+    }
 }
 
 impl Waiters {
-    /// The most permits that the next decision about this semaphore grants.
-    pub fn permits_wanted(&self, key: KeyRef<'_>) -> usize {
-        self.waiting_on(key).min(grants_at_once(key)) + 1
+    /// The most permits that the next decision about this semaphore grants, for a request for so many.
+    pub fn permits_wanted(&self, key: KeyRef<'_>, asked: u8) -> usize {
+        let most = usize::from(MOST_AT_ONCE);
+        let of_waiters = self.waiting_on(key).saturating_mul(most);
+        of_waiters.min(grants_at_once(key) + most) + usize::from(asked)
     }
 
     /// The number of permits with which the first waiter that names one creates the semaphore.
@@ -109,11 +122,11 @@ impl Semaphores {
         cx: &mut Cx<'_>,
     ) {
         let now = cx.now;
-        if view.held_until(now).is_none() {
+        let Some(held) = view.held(now) else {
             return shared.sessions.lose(BoundRef::permit(view.key, id));
-        }
+        };
         if let Ok(decision) = self.decide(shared, view, cx) {
-            let known = decision.take_back(id);
+            let known = decision.take_back(id, held);
             self.stats.grants_session_ended += self.count_hold(known, now);
         }
     }
@@ -127,14 +140,14 @@ impl Semaphores {
         cx: &mut Cx<'_>,
     ) {
         let (what, now) = (BoundRef::permit(view.key, id), cx.now);
-        let Some(end_ms) = view.held_until(now) else {
+        let Some(held) = view.held(now) else {
             return shared.sessions.lose(what);
         };
         let wanted = shared.sessions.lease().deadline(now);
         shared.sessions.stats.session_renewals += 1;
         shared.sessions.renewed(what, now);
         if let Ok(mut decision) = self.decide(shared, view, cx) {
-            decision.extend(id, (end_ms, wanted));
+            decision.extend(id, held, wanted);
             decision.finish();
         }
     }

@@ -3,11 +3,16 @@
 //! The layout is that of Redisson's `RPermitExpirableSemaphore`: a string with the number of free permits, and a sorted
 //! set `{name}:timeout` of permit ids with their ends. The total is the sum of both. An expired permit stays in the set
 //! until a grant needs it; the clock decides which permits are held, as for locks.
+//!
+//! An id with several permits has one entry of the set for each, all with one end: so Redisson's scripts count them.
+//! The first is the id itself, the others have a number before it. No id begins with the mark of that number.
 
 use std::num::NonZeroU32;
 
+use smallvec::SmallVec;
+
 use crate::lock::effect::{Cx, Effect, KeyWrite, Message};
-use crate::lock::{of_names, Domain, KeyRef, LockError, Now, OwnerId};
+use crate::lock::{of_names, parse_decimal, Domain, KeyRef, LockError, Now, OwnerId};
 
 /// The end that Redisson writes for a permit that never ends.
 pub const NO_END_MS: i64 = 922_337_203_685_477;
@@ -28,6 +33,71 @@ pub(super) fn grants_at_once(key: KeyRef<'_>) -> usize {
 
 /// The most expired permits that one decision reads.
 pub const MOST_ENDED: usize = 500;
+
+/// The most permits of one grant.
+pub const MOST_AT_ONCE: u8 = 64;
+
+/// The entry of the set for the permit of this id with this number, from 1 on.
+pub fn nth_permit(id: &[u8], number: u8) -> OwnerId {
+    let mut entry = OwnerId::new();
+    if number > 1 {
+        entry.extend_from_slice(format!("#{number}:").as_bytes());
+    }
+    entry.extend_from_slice(id);
+    entry
+}
+
+/// The id and the number of the permit with this entry.
+fn parse_entry(entry: &[u8]) -> (&[u8], u8) {
+    let numbered = || {
+        let end = entry.iter().position(|byte| *byte == b':')?;
+        let number = parse_decimal(entry.get(1..end)?)?;
+        Some((entry.get(end + 1..)?, u8::try_from(number).ok()?))
+    };
+    match entry.first() {
+        Some(b'#') => numbered().unwrap_or((entry, 1)),
+        _ => (entry, 1),
+    }
+}
+
+/// The entries of one id in the set: their numbers and ends.
+pub type OwnPermits = SmallVec<[(u8, i64); 1]>;
+
+/// The entries of an id of which one grant may ask for so many: those up to this number, and those that follow them.
+pub fn own_permits(asked: u8, mut end_of: impl FnMut(u8) -> Option<i64>) -> OwnPermits {
+    let mut own = OwnPermits::new();
+    for number in 1..=MOST_AT_ONCE {
+        match end_of(number) {
+            Some(end_ms) => own.push((number, end_ms)),
+            None if number >= asked => break,
+            None => {}
+        }
+    }
+    own
+}
+
+/// The permits of one grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Their end in milliseconds of the wall clock.
+    pub end_ms: i64,
+    /// How many.
+    pub permits: u8,
+}
+
+impl Held {
+    /// Those of an id with these entries, expired or not. An entry with another end was left by a former grant.
+    pub fn of(own: &[(u8, i64)]) -> Option<Held> {
+        let (1, end_ms) = *own.first()? else {
+            return None;
+        };
+        let of_grant = (1..)
+            .zip(own)
+            .take_while(|(number, entry)| **entry == (*number, end_ms));
+        let permits = of_grant.count() as u8;
+        Some(Held { end_ms, permits })
+    }
+}
 
 /// The content of the two keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +121,8 @@ pub struct Permits {
     pub free: i64,
     /// Permits in the set, including expired ones.
     pub taken: usize,
-    /// The end of the permit of the requesting id, expired or not.
-    pub own_end_ms: Option<i64>,
+    /// The entries of the requesting id, expired or not.
+    pub own: OwnPermits,
     /// The first expired permits, as many as can be needed; without that of the requesting id and those that may be
     /// undone.
     pub ended: Vec<OwnerId>,
@@ -71,11 +141,21 @@ pub struct SemView<'a> {
     pub domain: Domain,
     /// Whether a token can be made safe; `None` when the decision was not expected to need one.
     pub may_grant: Option<bool>,
-    /// The permits that may have to be undone, with their ends if they still exist.
-    pub undone: Vec<(OwnerId, Option<i64>)>,
+    /// The ids whose grants may have to be undone, with their permits if they still exist.
+    pub undone: Vec<(OwnerId, Option<Held>)>,
     /// Whether the semaphore has a subscriber; read only if
     /// [`depends_on_subscribers`](crate::lock::wait::waiters::Waiters::depends_on_subscribers).
     pub has_subscriber: bool,
+}
+
+impl Permits {
+    /// Whether the decision ends or renews the expired permit with this entry by itself: it is one of the requesting
+    /// id, or of a grant that may be undone.
+    pub fn concerns(&self, entry: &[u8], own: Option<&[u8]>, undone: &[OwnerId]) -> bool {
+        let (id, number) = parse_entry(entry);
+        let is_own = || own == Some(id) && self.own.iter().any(|(other, _)| *other == number);
+        undone.iter().any(|undone| undone[..] == *id) || is_own()
+    }
 }
 
 impl SemView<'_> {
@@ -93,10 +173,12 @@ impl SemView<'_> {
         }
     }
 
-    /// The end of the permit that the requesting id holds now.
-    pub(crate) fn held_until(&self, now: Now) -> Option<i64> {
+    /// The permits that the requesting id holds now.
+    pub(crate) fn held(&self, now: Now) -> Option<Held> {
         match &self.state {
-            SemState::There(permits) => permits.own_end_ms.filter(|end| *end > now.wall_ms),
+            SemState::There(permits) => {
+                Held::of(&permits.own).filter(|held| held.end_ms > now.wall_ms)
+            }
             _ => None,
         }
     }
@@ -160,9 +242,9 @@ impl<'v> PermitDraft<'v> {
         (self.free, self.counts) = (Some(free), true);
     }
 
-    /// Whether a permit can be granted, free or expired.
-    pub fn has_permit(&self) -> bool {
-        self.has_more_than(0)
+    /// Whether so many permits can be granted, free or expired.
+    pub fn has(&self, permits: u8) -> bool {
+        self.has_more_than(i64::from(permits) - 1)
     }
 
     /// Whether a permit can be granted and so many others stay.
@@ -176,11 +258,12 @@ impl<'v> PermitDraft<'v> {
         self.counts |= self.reclaim_until(1);
     }
 
-    /// Gives this id a permit; there must be one.
-    pub fn take(&mut self, id: &[u8], end_ms: i64) {
-        self.reclaim_until(1);
-        self.free = self.free.map(|free| free.saturating_sub(1));
-        self.set_end(id, end_ms);
+    /// Gives this id these permits; there must be so many.
+    pub fn take(&mut self, id: &[u8], to: Held) {
+        let permits = i64::from(to.permits);
+        self.reclaim_until(permits);
+        self.free = self.free.map(|free| free.saturating_sub(permits));
+        self.set_end(id, to);
     }
 
     /// Whether the free number is negative and so many permits have expired that every reading of the semaphore is
@@ -199,9 +282,10 @@ impl<'v> PermitDraft<'v> {
         self.counts |= self.reclaim_until(0);
     }
 
-    /// Sets the end of the permit of this id, which may be new.
-    pub fn set_end(&mut self, id: &[u8], end_ms: i64) {
-        self.set.push((OwnerId::from_slice(id), end_ms));
+    /// Sets the end of the permits of this id, which may be new.
+    pub fn set_end(&mut self, id: &[u8], Held { end_ms, permits }: Held) {
+        let entries = (1..=permits).map(|number| (nth_permit(id, number), end_ms));
+        self.set.extend(entries);
         let is_waited_for = self.was_free.is_some_and(|free| free <= 0);
         self.is_shorter |=
             is_waited_for && self.first_end_ms.is_some_and(|first_ms| end_ms < first_ms);
@@ -222,21 +306,23 @@ impl<'v> PermitDraft<'v> {
         let before = self.reclaimed.len();
         while self.free.is_some_and(|free| free < enough) {
             let Some(id) = self.ended.next() else { break };
-            self.put_back(id);
+            self.put_back(OwnerId::from_slice(id));
             self.reclaimed.push(OwnerId::from_slice(id));
         }
         self.reclaimed.len() > before
     }
 
-    /// This id returns its permit.
-    pub fn give_back(&mut self, id: &[u8]) {
-        self.put_back(id);
+    /// This id returns so many permits.
+    pub fn give_back(&mut self, id: &[u8], permits: u8) {
+        for number in 1..=permits {
+            self.put_back(nth_permit(id, number));
+        }
         self.counts = true;
     }
 
-    /// The permit of this id has expired. Written only together with another change.
-    pub fn put_back(&mut self, id: &[u8]) {
-        self.removed.push(OwnerId::from_slice(id));
+    /// The permit with this entry has expired. Written only together with another change.
+    pub fn put_back(&mut self, entry: OwnerId) {
+        self.removed.push(entry);
         self.free = self.free.map(|free| free.saturating_add(1));
     }
 

@@ -200,6 +200,7 @@ fn code(error: &LockError) -> &'static str {
         LockError::WrongType => "WRONGTYPE",
         LockError::LockType | LockError::HeldExclusively | LockError::HeldReadWrite => "LOCKTYPE",
         LockError::Busy => "LOCKBUSY",
+        LockError::QueueFull => "QUEUEFULL",
         LockError::Unblocked => "UNBLOCKED",
         LockError::Broken => "LOCKBROKEN",
         LockError::TryAgain => "TRYAGAIN",
@@ -251,6 +252,7 @@ fn acquire(
     }
     let ticket = ask.ticket.map(|ticket| Ticket::new(ticket.channel, tag));
     sim.notify = ticket.map(Ticket::named);
+    sim.queue = ask.queue;
     let how = (ask.mode, sim_terms(ask.terms), wait_of(ask.wait), ask.once);
     let got = sim.acquire(name, owner, ask.conn, how);
     let ask = Ask {
@@ -268,13 +270,18 @@ fn ask(
 ) -> impl Strategy<Value = Ask> {
     let who = (0..owners, 0..CONNS_PER_OWNER);
     let notify = prop::option::of(0..CHANNELS.len());
-    (keys, who, how, wait, any::<bool>(), notify).prop_map(
-        |(keys, who, how, wait, once, notify)| Ask {
-            keys,
-            once,
-            ..Ask::new(0, who, how, wait).notify(notify.filter(|_| wait.is_some()))
-        },
-    )
+    let options = (any::<bool>(), notify, queue());
+    (keys, who, how, wait, options).prop_map(|(keys, who, how, wait, (once, notify, queue))| Ask {
+        keys,
+        once,
+        queue,
+        ..Ask::new(0, who, how, wait).notify(notify.filter(|_| wait.is_some()))
+    })
+}
+
+/// `QUEUE`, of few requests.
+fn queue() -> impl Strategy<Value = Option<u32>> + Clone {
+    prop::option::weighted(0.15, 0..3u32)
 }
 
 /// Without waiting, without an end, and with an end.

@@ -128,6 +128,10 @@ pub struct Sim {
     pub notify: Option<ChannelAndTag>,
     /// The note of the next request.
     pub note: Option<String>,
+    /// The `COUNT` of the next request for permits.
+    pub count: Option<u8>,
+    /// The `QUEUE` of the next request.
+    pub queue: Option<u32>,
     /// The next acquire is a `LOCK.BREAK ... TO`, with this `TOKEN`.
     pub breaks: Option<Option<u64>>,
     /// The user of the next requests.
@@ -235,6 +239,8 @@ impl Sim {
             tickets: BTreeMap::new(),
             notify: None,
             note: None,
+            count: None,
+            queue: None,
             breaks: None,
             user: UserId::UNKNOWN,
             forbidden: HashSet::new(),

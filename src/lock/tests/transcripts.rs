@@ -233,6 +233,8 @@ impl Session {
             (channel.into(), tag.into())
         });
         self.sim.note = words.option("note").map(str::to_string);
+        self.sim.count = words.number("permits").map(|count| count as u8);
+        self.sim.queue = words.number("queue").map(|most| most as u32);
         self.sim.user = UserId(words.number("user").unwrap_or(0) as u32);
         self.lock_command(words)
             .or_else(|| self.semaphore_command(words))

@@ -9,6 +9,7 @@
 //! work in turn ([`Waiters::pop_due`]).
 
 use crate::lock::effect::Cx;
+use crate::lock::name::Resource;
 use crate::lock::wait::request::WaiterId;
 use crate::lock::wait::waiters::{Fate, Waiters};
 use crate::lock::{KeyId, KeyRef, Mode, Now, UserId};
@@ -182,10 +183,11 @@ impl Waiters {
     }
 
     /// The first request of this queue has left without a grant. The next one may be compatible with present readers,
-    /// or wait for other leases, so the key is to be settled.
+    /// wait for other leases, or need fewer permits, so the key is to be settled.
     pub(super) fn schedule_settle_next(&mut self, key: KeyRef<'_>) {
+        let is_permit = key.resource == Resource::Semaphore;
         let first = self.first_live(key);
-        if first.is_some_and(|(_, waiter)| waiter.mode != Mode::Exclusive) {
+        if first.is_some_and(|(_, waiter)| is_permit || waiter.mode != Mode::Exclusive) {
             self.schedule_settle(key);
         }
     }

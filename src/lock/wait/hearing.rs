@@ -43,7 +43,7 @@ pub struct Asked {
 
 impl Asked {
     fn of(key: KeyId, owner: &[u8], waiter: &Waiter) -> Asked {
-        let binds = waiter.session && waiter.ticket.is_some();
+        let binds = waiter.session() && waiter.ticket.is_some();
         Asked {
             key,
             request: waiter.id,
@@ -236,7 +236,7 @@ impl WaitedKey {
         };
         let mut heard = self.heard.iter();
         // A session has a connection of its own, and READ and WRITE keys with the owner's name.
-        let is_single = waiter.mode != Mode::Exclusive || (waiter.session && channel.is_some());
+        let is_single = waiter.mode != Mode::Exclusive || (waiter.session() && channel.is_some());
         let is_heard = heard.any(|heard| match is_single {
             true => heard.request == waiter.id,
             false => is_alike(heard),

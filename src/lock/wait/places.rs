@@ -578,7 +578,7 @@ impl Place {
             At::Live(waiter) => {
                 let ticket = waiter.ticket.as_ref();
                 let names = names + ticket.map_or(0, Ticket::names);
-                Usage::place(ticket.is_some(), names).binding(waiter.session)
+                Usage::place(ticket.is_some(), names).binding(waiter.session())
             }
             At::Empty(_) => Usage::kept(names),
         }

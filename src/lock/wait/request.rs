@@ -83,8 +83,7 @@ pub struct Waiter {
     pub mode: Mode,
     /// The lease of the hold, from the moment of the grant.
     pub lease: Lease,
-    /// Whether the hold is to be bound to the connection; the lease is then that of the session.
-    pub session: bool,
+    pub(crate) terms: Terms,
     /// See [`Waiter::deadline_ms`].
     pub(crate) deadline: Deadline,
     /// The moment of parking in milliseconds of the monotonic clock.
@@ -107,7 +106,7 @@ impl Waiter {
             resource: Resource::Lock,
             mode: Mode::Exclusive,
             lease: Lease::SHORTEST,
-            session: false,
+            terms: Terms::new(false, 1),
             deadline: Deadline::new(deadline_ms),
             since_ms: now.mono_ms,
             client,
@@ -122,6 +121,16 @@ impl Waiter {
         Some(&self.ticket.as_ref()?.channel)
     }
 
+    /// Whether the hold is to be bound to the connection; the lease is then that of the session.
+    pub fn session(&self) -> bool {
+        self.terms.0 & Terms::SESSION != 0
+    }
+
+    /// Semaphores only: how many permits it asks for.
+    pub fn count(&self) -> u8 {
+        self.terms.0 & !Terms::SESSION
+    }
+
     /// Whether the wait has run out.
     pub fn is_over(&self, now: Now) -> bool {
         self.deadline_ms().is_some_and(|end| now.mono_ms >= end)
@@ -130,6 +139,19 @@ impl Waiter {
     /// The end of the wait in milliseconds of the monotonic clock; `None`: no end.
     pub fn deadline_ms(&self) -> Option<u64> {
         self.deadline.get()
+    }
+}
+
+/// Whether a request is for a session, and for how many permits, in one byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms(u8);
+
+impl Terms {
+    const SESSION: u8 = 0x80;
+
+    pub fn new(session: bool, count: u8) -> Terms {
+        let session = if session { Terms::SESSION } else { 0 };
+        Terms(session | count)
     }
 }
 

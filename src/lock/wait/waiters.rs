@@ -120,7 +120,7 @@ impl Waiters {
     /// The number of a new waiter at these keys, unless the limits exclude it. What it replaces leaves room for it.
     ///
     /// # Errors
-    /// [`LockError::LongWait`], [`LockError::Busy`]
+    /// [`LockError::LongWait`], [`LockError::QueueFull`], [`LockError::Busy`]
     pub(crate) fn admit(
         &mut self,
         keys: &[KeyRef<'_>],
@@ -129,6 +129,15 @@ impl Waiters {
     ) -> Result<WaiterId, LockError> {
         if keys.iter().map(|key| key.name.len()).sum::<usize>() > LONGEST_WAIT {
             return Err(LockError::LongWait);
+        }
+        if let Some(most) = req.queue {
+            // An owner that returns to its place passes the requests behind it.
+            let is_full = |key: &KeyRef<'_>| {
+                self.waiting_on(*key) >= most as usize && self.places.of(*key, req.owner).is_none()
+            };
+            if keys.iter().any(is_full) {
+                return Err(self.refuse_wait(keys, LockError::QueueFull));
+            }
         }
         let is_ticket = req.notify.is_some();
         let notify = req.notify.map_or(0, |notify| notify.len());
@@ -143,13 +152,18 @@ impl Waiters {
         };
         let is_excluded = self.limits.exclude(self.used_by(req.user), needs);
         if is_excluded || (!is_ticket && keys.iter().any(is_full)) {
-            if let Some(key) = keys.first() {
-                self.stats[key.resource].busy += 1;
-            }
-            return Err(LockError::Busy);
+            return Err(self.refuse_wait(keys, LockError::Busy));
         }
         self.last_id += 1;
         Ok(WaiterId(self.last_id))
+    }
+
+    /// Counts a request that may not wait.
+    fn refuse_wait(&mut self, keys: &[KeyRef<'_>], error: LockError) -> LockError {
+        if let Some(key) = keys.first() {
+            self.stats[key.resource].busy += 1;
+        }
+        error
     }
 
     /// Refuses a key at which a request for the other kind beside the lock waits. The key of a semaphore and that of a
@@ -577,6 +591,10 @@ impl Waiters {
             None => waited.queue.remove(places, place),
         };
         if is_taken {
+            if waiter.as_ref().is_some_and(|waiter| waiter.count() > 1) {
+                // The newer request may need fewer permits.
+                self.schedule_settle(key.as_ref());
+            }
             return waiter;
         }
         if waited.queue.live() == 0 {

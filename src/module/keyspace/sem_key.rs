@@ -4,8 +4,9 @@
 use redis_module::raw;
 
 use crate::lock::{
-    is_braced, may_be_of_a_lock, permits_of, slot_of, Count, KeyRef, KeyWrite, LockError, Now,
-    OwnerId, PermitChange, Permits, Resource, SemState, SemView, FIRST_END_MS, MOST_ENDED,
+    is_braced, may_be_of_a_lock, nth_permit, own_permits, permits_of, slot_of, Count, Held, KeyRef,
+    KeyWrite, LockError, Now, OwnPermits, OwnerId, PermitChange, Permits, Resource, SemState,
+    SemView, FIRST_END_MS, MOST_ENDED,
 };
 use crate::module::ffi::api::{api, has};
 use crate::module::ffi::api::{Refused, Written};
@@ -35,7 +36,8 @@ const LAST_END_MS: i64 = 1 << 53;
 /// Which permits are read.
 #[derive(Clone, Copy)]
 struct Reading<'r> {
-    own: Option<Str<'r>>,
+    /// The requesting id, and for how many permits it asks.
+    own: Option<(Str<'r>, u8)>,
     undone: &'r [OwnerId],
     wanted: usize,
     now: Now,
@@ -107,13 +109,19 @@ impl<'a> SemKey<'a> {
         !may_be_elsewhere || self.free.ctx().probe_write_detached(self.set_name.as_str())
     }
 
-    /// The view for a decision that needs no token: about the permit of the id `own`, if there is one.
-    pub fn plain_view(&self, own: Option<Str<'_>>, now: Now) -> SemView<'a> {
+    /// The view for a decision that needs no token: about the permits of the id `own`, if there is one, of which the
+    /// request asks for so many.
+    pub fn plain_view(&self, own: Option<(Str<'_>, u8)>, now: Now) -> SemView<'a> {
         let key = self.id();
         let (undone, wanted) = shell::with(|shell| {
             let shared = &shell.locks.shared;
             let undone = shared.in_flight.undone_owners(key);
-            (undone, shared.waiters.permits_wanted(key))
+            (
+                undone,
+                shared
+                    .waiters
+                    .permits_wanted(key, own.map_or(0, |own| own.1)),
+            )
         });
         let reading = Reading {
             own,
@@ -122,16 +130,16 @@ impl<'a> SemKey<'a> {
             now,
         };
         let state = self.read(reading);
-        let ends = undone.into_iter().map(|id| {
-            let end_ms = self.end_of(OwnedStr::new(&id).as_str());
-            (id, end_ms)
+        let held = undone.into_iter().map(|id| {
+            let held = Held::of(&self.own(OwnedStr::new(&id).as_str(), 1));
+            (id, held)
         });
         SemView {
             key,
             state,
             domain: horizon::domain_of(self.free.name()),
             may_grant: None,
-            undone: ends.collect(),
+            undone: held.collect(),
             has_subscriber: false,
         }
     }
@@ -192,16 +200,25 @@ impl<'a> SemKey<'a> {
             _ => return SemState::OtherSet,
         }
         permits.taken = taken;
-        permits.own_end_ms = reading.own.and_then(|own| self.end_of(own));
+        let own = reading.own.map(|(id, asked)| self.own(id, asked));
+        permits.own = own.unwrap_or_default();
         match read_ends(set, &mut permits, reading) {
             Some(()) => SemState::There(permits),
             None => SemState::OtherSet,
         }
     }
 
-    /// The end of the permit of this id, in milliseconds of the wall clock; `None` if it is not in the set.
-    fn end_of(&self, id: Str<'_>) -> Option<i64> {
-        let end_ms = self.set.as_ref()?.score(id)?;
+    /// The entries of this id, of which a request asks for so many.
+    fn own(&self, id: Str<'_>, asked: u8) -> OwnPermits {
+        own_permits(asked, |number| match number {
+            1 => self.end_of(id),
+            number => self.end_of(OwnedStr::new(&nth_permit(id.bytes(), number)).as_str()),
+        })
+    }
+
+    /// The end of the permit with this entry, in milliseconds of the wall clock; `None` if it is not in the set.
+    fn end_of(&self, entry: Str<'_>) -> Option<i64> {
+        let end_ms = self.set.as_ref()?.score(entry)?;
         Some(end_ms as i64)
     }
 
@@ -415,7 +432,7 @@ fn read_ends(set: &RawKey<'_>, permits: &mut Permits, reading: Reading<'_>) -> O
     let wanted = i64::try_from(reading.wanted).unwrap_or(i64::MAX);
     let needed = usize::try_from(wanted.saturating_sub(permits.free)).unwrap_or(0);
     let needed = needed.min(MOST_ENDED);
-    let own = reading.own.map(Str::bytes);
+    let own = reading.own.map(|(id, _)| id.bytes());
     let (from, to) = (f64::NEG_INFINITY, f64::INFINITY);
     // SAFETY: the handle is open, holds a sorted set, and is not changed during the walk; each element's reference is
     // ours. (For another type the server refuses the range, which then is at its end from the start.)
@@ -437,7 +454,7 @@ fn read_ends(set: &RawKey<'_>, permits: &mut Permits, reading: Reading<'_>) -> O
                 permits.next_end_ms = Some(end_ms);
                 break;
             }
-            if Some(id) != own && !reading.undone.iter().any(|undone| undone[..] == *id) {
+            if !permits.concerns(id, own, reading.undone) {
                 permits.ended.push(OwnerId::from_slice(id));
             }
             api!(RedisModule_ZsetRangeNext)(set);

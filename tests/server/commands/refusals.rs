@@ -223,7 +223,7 @@ fn options_that_are_unknown_doubled_or_cut_short_are_a_syntax_error_that_names_t
             for (line, expected) in [
                 (
                     "LOCK.ACQUIRE k o",
-                    "READ, WRITE, EX, PX, SESSION, BLOCK, NOTIFY, ONCE, WITHHOLDER, SEQ, NOTE",
+                    "READ, WRITE, EX, PX, SESSION, BLOCK, NOTIFY, QUEUE, ONCE, WITHHOLDER, SEQ, NOTE",
                 ),
                 ("LOCK.BREAK k", "TOKEN, PURGE, USER, TO, EX, PX, SEQ, NOTE"),
             ] {

@@ -30,7 +30,7 @@ const COMMANDS: [Described; 20] = [
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
         arguments:
-            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [WITHHOLDER] [SEQ number] [NOTE note]",
+            "key owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag] [QUEUE requests]] [ONCE] [WITHHOLDER] [SEQ number] [NOTE note]",
     },
     Described {
         name: "lock.release",
@@ -55,7 +55,7 @@ const COMMANDS: [Described; 20] = [
         categories: "@blocking @lock @write",
         key: "RW access update",
         arguments:
-            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [ONCE] [SEQ number]",
+            "numkeys key [key ...] owner [READ | WRITE] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag] [QUEUE requests]] [ONCE] [SEQ number]",
     },
     Described {
         name: "lock.mrelease",
@@ -119,7 +119,7 @@ const COMMANDS: [Described; 20] = [
         flags: "blocking denyoom fast module write",
         categories: "@blocking @fast @lock @write",
         key: "RW access update",
-        arguments: "key id [LIMIT permits] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag]] [SEQ number]",
+        arguments: "key id [COUNT permits] [LIMIT permits] [EX seconds | PX milliseconds | SESSION] [BLOCK milliseconds [NOTIFY channel tag] [QUEUE requests]] [SEQ number]",
     },
     Described {
         name: "sem.release",
@@ -167,7 +167,7 @@ const COMMANDS: [Described; 20] = [
         flags: "blocking fast module readonly",
         categories: "@blocking @fast @lock @read",
         key: "RO access",
-        arguments: "key [BLOCK milliseconds [NOTIFY channel tag]]",
+        arguments: "key [BLOCK milliseconds [NOTIFY channel tag] [QUEUE requests]]",
     },
     Described {
         name: "lock.owner",

@@ -202,11 +202,19 @@ impl Cell<'_> {
             Kind::Lock | Kind::Many => {
                 format!("LOCK.ACQUIRE $K {HOLDER} PX 600000{}", self.mode())
             }
-            Kind::Semaphore => format!("SEM.ACQUIRE $K {HOLDER} LIMIT 1 PX 600000"),
+            Kind::Semaphore => {
+                let permits = self.permits();
+                format!("SEM.ACQUIRE $K {HOLDER} COUNT {permits} LIMIT {permits} PX 600000")
+            }
             Kind::Latch => "LATCH.SET $K 1".into(),
         };
         let taken = self.run(&line);
         assert!(!taken.is_nil() && !taken.is_error(), "{line}: {taken:?}");
+    }
+
+    /// The permits of the semaphore: as many as the request under test asks for.
+    fn permits(&self) -> usize {
+        1 + usize::from(self.form.has("COUNT"))
     }
 
     /// The line by which the holder gives it back.
@@ -222,7 +230,7 @@ impl Cell<'_> {
     /// Makes the semaphore again, which is gone with its key.
     pub fn make_semaphore(&mut self) {
         if self.form.kind == Kind::Semaphore {
-            self.run("SEM.SET $K 1");
+            self.run(&format!("SEM.SET $K {}", self.permits()));
         }
     }
 
@@ -319,9 +327,9 @@ impl Cell<'_> {
     pub fn next_asks(&mut self) {
         let before = self.waits();
         let limit = if self.form.kind == Kind::Semaphore {
-            " LIMIT 1"
+            format!(" LIMIT {}", self.permits())
         } else {
-            ""
+            String::new()
         };
         let line = format!(
             "{}{}{limit} BLOCK 0",
@@ -398,7 +406,8 @@ impl Cell<'_> {
             Kind::Latch => {}
             Kind::Semaphore => {
                 let held = self.run("SEM.INFO $K").field("held").expect("a number");
-                assert_eq!(held.int(), 1);
+                let permits = if owner == NEXT { 1 } else { self.permits() };
+                assert_eq!(held.int(), permits as i64);
             }
             Kind::Lock | Kind::Many => {
                 let holders = self.run("LOCK.INFO $K").field("holders").expect("holders");
@@ -468,7 +477,13 @@ impl Cell<'_> {
     pub fn finish(mut self) {
         self.pass_on();
         if self.form.kind == Kind::Semaphore {
-            // The number of permits stays.
+            // All permits are free again, and their number stays.
+            if self.run("EXISTS $K").int() == 1 {
+                let line = format!("SEM.ACQUIRE $K all COUNT {}", self.permits());
+                let all = self.run(&line);
+                assert!(!all.is_nil() && !all.is_error(), "{line}: {all:?}");
+                assert_eq!(self.run("SEM.RELEASE $K all").int(), 1);
+            }
             self.run("DEL $K");
         }
         let Cell {

@@ -72,6 +72,8 @@ fn sample(token: &str) -> Vec<&'static str> {
         "PX" => vec!["600000"],
         "SEQ" => vec![FINAL],
         "LIMIT" => vec!["1"],
+        "COUNT" => vec!["2"],
+        "QUEUE" => vec!["9"],
         "NOTE" => vec![NOTE],
         other => panic!("no sample of the value of {other}: add it here"),
     }
@@ -126,6 +128,7 @@ fn are_taken(conn: &mut Conn, kind: Kind, options: &[Words]) -> bool {
     .map(String::from)
     .collect();
     words.extend(options.iter().flatten().cloned());
+    words.extend(["BLOCK", "1"].map(String::from));
     let reply = conn.run(&words);
     assert!(!conn.line("FLUSHALL").is_error());
     !(reply.is_error() && reply.error().contains("syntax error"))

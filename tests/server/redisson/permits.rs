@@ -223,3 +223,33 @@ fn waiting_scripts_get_the_number_of_free_permits() {
     c.line(&format!("PUBLISH {CHANNEL} end"));
     assert_eq!(received(), "end");
 }
+
+#[test]
+fn a_grant_of_several_permits_counts_as_so_many() {
+    let (server, mut c, mut redisson) = start();
+    c.line("SEM.SET k 3");
+    c.line("SEM.ACQUIRE k a COUNT 2 PX 600000");
+    assert!(redisson.takes("1"));
+    assert!(!redisson.takes("2"));
+    redisson.run(SET, &["4"]);
+    assert!(redisson.takes("2"));
+    c.line("SEM.RELEASE k a").int();
+    let mut many = server.conn();
+    many.send_line("SEM.ACQUIRE k b COUNT 3 BLOCK 0");
+    wait_for_waiters(&server, 1);
+    assert_stays_silent(&server, &mut many);
+    assert_eq!(redisson.gives("1"), 1);
+    assert!(only_reply(&mut many).int() > 0);
+    assert_eq!(redisson.gives("2"), 1);
+    c.line("SEM.RENEW k b PX 1");
+    wait_for("their end", || {
+        c.line("SEM.INFO k").field("free").expect("free").int() == 4
+    });
+    // A client of Redisson's takes one of them back at a time.
+    for id in ["3", "4", "5", "6"] {
+        assert!(redisson.takes(id), "{id}");
+    }
+    assert!(!redisson.takes("7"));
+    assert_eq!(c.line("SEM.RENEW k b").int(), 0);
+    assert!(c.line("SEM.RELEASE k b").is_nil());
+}

@@ -199,7 +199,7 @@ fn a_refusal_leaves_no_trace() {
         ),
         (
             "LATCH.WAIT k NOW",
-            "ERR syntax error: unknown option 'NOW', expected BLOCK, NOTIFY",
+            "ERR syntax error: unknown option 'NOW', expected BLOCK, NOTIFY, QUEUE",
         ),
     ] {
         assert_eq!(c.line(call).error(), error, "{call}");

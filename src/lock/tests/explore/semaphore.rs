@@ -1,21 +1,32 @@
 //! A semaphore of one permit or two. Every tick ends and every reply is delivered, as in the random histories.
 
 use crate::lock::tests::explore::{explore, step, Action, Scene};
-use crate::lock::tests::model::semaphore::{Case, Op};
+use crate::lock::tests::model::semaphore::{Asked, Case, Op};
 use crate::lock::{Grace, SetIf};
 
 const LEASE_MS: i64 = 5;
 
-/// Acquire with and without waiting, with a ticket, and with a number of permits for a semaphore that is made by it.
+/// Acquire with and without waiting, with a ticket, for two permits,
+/// and with a number of permits for a semaphore that is made by it.
 #[test]
 fn a_semaphore() {
     let mut actions = Vec::new();
     for id in 0..2 {
         let ops = [
-            Op::Acquire(id, LEASE_MS, None, None, None),
-            Op::Acquire(id, LEASE_MS, Some(None), None, None),
-            Op::Acquire(id, LEASE_MS, Some(Some(3)), None, Some(id)),
-            Op::Acquire(id, LEASE_MS, Some(None), Some(1), None),
+            ask(id, None),
+            ask(id, Some(None)),
+            Op::Acquire(Asked {
+                notify: Some(id),
+                ..Asked::new(id, LEASE_MS, Some(Some(3)))
+            }),
+            Op::Acquire(Asked {
+                limit: Some(1),
+                ..Asked::new(id, LEASE_MS, Some(None))
+            }),
+            Op::Acquire(Asked {
+                count: 2,
+                ..Asked::new(id, LEASE_MS, Some(None))
+            }),
             Op::Release(id),
             Op::Renew(id, 2),
             Op::Drop(id),
@@ -25,7 +36,7 @@ fn a_semaphore() {
         actions.extend(ops.map(|op| act(Some(id), op)));
     }
     let of_others = [
-        Op::Acquire(2, LEASE_MS, Some(None), None, None),
+        ask(2, Some(None)),
         Op::Set(0, SetIf::Always),
         Op::Set(2, SetIf::Always),
         Op::Advance(2),
@@ -48,6 +59,10 @@ fn a_semaphore() {
         // Each request has a connection of its own: the numbers of connections count up.
         exact: true,
     });
+}
+
+fn ask(id: usize, wait: Option<Option<u64>>) -> Op {
+    Op::Acquire(Asked::new(id, LEASE_MS, wait))
 }
 
 fn act(owner: Option<usize>, op: Op) -> Action<Op> {

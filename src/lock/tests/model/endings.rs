@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use crate::lock::tests::model::tickets::{hearing_sim, CHANNELS};
-use crate::lock::tests::model::{self, explore, grace, lease, wait, wait_of, Reply, Step};
+use crate::lock::tests::model::{self, explore, grace, lease, queue, wait, wait_of, Reply, Step};
 use crate::lock::tests::sim::{key_ref, sem_ref, Settings, Sim, Terms};
 use crate::lock::{
     Cx, Effects, FinalRule, KeyRef, Limits, LockError, Mode, Resource, SetIf, UserId, Wait,
@@ -45,6 +45,8 @@ pub struct Request {
     once: bool,
     note: bool,
     channel: Option<usize>,
+    queue: Option<u32>,
+    count: u8,
     limit: Option<u32>,
 }
 
@@ -102,6 +104,7 @@ fn request() -> impl Strategy<Value = Op> {
         any::<bool>(),
         any::<bool>(),
         prop::option::of(0..CHANNELS.len()),
+        (queue(), 1..=3u8),
         prop::option::of(0..3u32),
     );
     (
@@ -113,7 +116,14 @@ fn request() -> impl Strategy<Value = Op> {
         options,
     )
         .prop_map(
-            |(kind, keys, (owner, conn, user), lease_ms, wait, (once, note, channel, limit))| {
+            |(
+                kind,
+                keys,
+                (owner, conn, user),
+                lease_ms,
+                wait,
+                (once, note, channel, (queue, count), limit),
+            )| {
                 Op::Ask(Request {
                     kind,
                     keys,
@@ -125,7 +135,9 @@ fn request() -> impl Strategy<Value = Op> {
                     once,
                     note,
                     channel: channel.filter(|_| wait.is_some()),
-                    limit,
+                    queue,
+                    count,
+                    limit: limit.map(|limit| limit.max(count.into())),
                 })
             },
         )
@@ -378,6 +390,8 @@ impl Case {
         sim.user = UserId(request.user);
         let named = |channel: usize| (CHANNELS[channel].into(), self.tags.to_string());
         sim.notify = request.channel.map(named);
+        sim.queue = request.queue;
+        sim.count = (kind == Kind::Permit).then_some(request.count);
         sim.note = (request.note && kind == Kind::Exclusive).then(|| "note".repeat(10));
         let terms = request
             .lease_ms
@@ -404,6 +418,7 @@ impl Case {
             Kind::Latch => drop(sim.latch_wait("l", conn, wait)),
         }
         sim.notify = None;
+        sim.queue = None;
         sim.note = None;
     }
 

@@ -363,6 +363,7 @@ impl Case {
         }
         let ticket = ask.ticket.map(|one| Ticket::new(one.channel, self.tags));
         sim.notify = ticket.map(Ticket::named);
+        sim.queue = ask.queue;
         let how = (ask.mode, sim_terms(ask.terms), wait_of(ask.wait), ask.once);
         let got = sim.acquire_many(&named(&ask.keys), OWNERS[ask.owner], ask.conn, how);
         (

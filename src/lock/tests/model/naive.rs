@@ -52,6 +52,8 @@ pub struct Hold {
     pub owner: Owner,
     pub mode: Mode,
     pub count: u32,
+    /// Of a semaphore.
+    pub permits: u32,
     pub deadline_ms: Option<i64>,
     pub token: Token,
     /// Which grant this is; 0 for Redisson's.
@@ -80,8 +82,12 @@ pub struct Ask {
     /// `None`: without `BLOCK`; `Some(None)`: without an end.
     pub wait: Option<Option<u64>>,
     pub once: bool,
+    /// Of a semaphore: how many permits it asks for.
+    pub count: u32,
     /// The permits of the semaphore, if this creates it.
     pub limit: Option<u32>,
+    /// It waits only if fewer others do.
+    pub queue: Option<u32>,
     /// Its outcome is a message: it blocks no connection.
     pub ticket: Option<Ticket>,
 }
@@ -102,7 +108,9 @@ impl Ask {
             terms,
             wait,
             once: false,
+            count: 1,
             limit: None,
+            queue: None,
             ticket: None,
         }
     }
@@ -241,17 +249,17 @@ impl Model {
         self.live(key).into_iter().find(is_it)
     }
 
-    /// Whether the present holds allow one more, which has to wait for no other holder.
-    fn admits(&self, key: Key, owner: Owner, mode: Mode) -> bool {
-        let holds = self.live(key);
-        let is_mine = |hold: &Hold| hold.owner == owner;
+    /// Whether the present holds allow what is asked for at this key, which has to wait for no other holder.
+    fn admits(&self, key: Key, ask: &Ask) -> bool {
+        let (holds, mode) = (self.live(key), ask.mode);
+        let is_mine = |hold: &Hold| hold.owner == ask.owner;
         match self.rule {
             _ if self.foreign(key).is_some() => false,
             Rule::Exclusive => holds.iter().all(is_mine),
             Rule::ReadWrite => holds
                 .iter()
                 .all(|hold| is_mine(hold) || (hold.mode, mode) == (Mode::Read, Mode::Read)),
-            Rule::Permits(_) => holds.iter().any(is_mine) || self.has_room(key),
+            Rule::Permits(_) => holds.iter().any(is_mine) || self.free_permits(key) >= ask.count,
         }
     }
 
@@ -261,7 +269,21 @@ impl Model {
         match self.rule {
             Rule::Exclusive => holds == 0,
             Rule::ReadWrite => true,
-            Rule::Permits(all) => all.is_some_and(|all| holds < all as usize),
+            Rule::Permits(_) => self.free_permits(key) > 0,
+        }
+    }
+
+    /// Whether the first request waits for no more than there is.
+    pub fn could_grant(&self, key: Key) -> bool {
+        let first = self.first(key);
+        first.is_some_and(|first| self.admits(key, &first.ask))
+    }
+
+    fn free_permits(&self, key: Key) -> u32 {
+        let held = self.live(key).iter().map(|hold| hold.permits).sum();
+        match self.rule {
+            Rule::Permits(Some(all)) => all.saturating_sub(held),
+            _ => 0,
         }
     }
 
@@ -302,6 +324,7 @@ impl Model {
                     owner: ask.owner,
                     mode: ask.mode,
                     count: 0,
+                    permits: ask.count,
                     deadline_ms: Some(0),
                     token: Token::New,
                     grant: self.grant_number,
@@ -391,7 +414,9 @@ impl Model {
             self.settle(key);
         }
         let mut due: Vec<Key> = (0..self.keys.len()).collect();
-        due.retain(|key| self.is_due(*key) && self.windows.window[*key].is_none());
+        due.retain(|key| {
+            self.creates_for_first(*key) || self.is_due(*key) && self.windows.window[*key].is_none()
+        });
         due.sort_by_key(|key| self.holds(*key).first().and_then(|hold| hold.deadline_ms));
         for key in due {
             self.settle(key);
@@ -408,7 +433,7 @@ impl Model {
         let first = self.first(key);
         !self.is_left_free(key)
             && self.has_room(key)
-            && first.is_some_and(|first| self.admits(key, first.ask.owner, first.ask.mode))
+            && first.is_some_and(|first| self.admits(key, &first.ask))
     }
 
     fn settle(&mut self, key: Key) {
@@ -424,8 +449,11 @@ impl Model {
         self.undo(key, undone);
         while self.is_due(key) || self.is_to_create(key) || self.keys[key] == State::Bare {
             self.ask(key);
+            let before = self.rule;
             self.create_by_first(key);
-            if self.hand_off(key) != Passed::Granted {
+            let passed = self.hand_off(key);
+            self.is_made_by_grants(key, before);
+            if passed != Passed::Granted {
                 break;
             }
         }
@@ -503,6 +531,9 @@ impl Model {
         let mut passed = Passed::NoWaiter;
         while self.grants() && self.has_room(key) {
             let Some(first) = self.first(key) else { break };
+            if matches!(self.rule, Rule::Permits(_)) && self.free_permits(key) < first.ask.count {
+                break;
+            }
             if first.is_over(self.mono_ms) {
                 self.time_out(&first);
                 continue;
@@ -517,7 +548,7 @@ impl Model {
                     break;
                 }
             }
-            if first.many || !self.admits(key, first.ask.owner, first.ask.mode) {
+            if first.many || !self.admits(key, &first.ask) {
                 break;
             }
             if let Some(left_free) = self.leave_free(key) {

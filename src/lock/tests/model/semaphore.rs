@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::lock::tests::model::naive::{self, Ask, Model, Rule};
 use crate::lock::tests::model::tickets::{assert_ends, hearing_sim, Channel, Ticket, CHANNELS};
 use crate::lock::tests::model::{
-    self, assert_same, explore, grace, lease, wait_of, Reply, Sent, Step,
+    self, assert_same, explore, grace, lease, queue, wait_of, Reply, Sent, Step,
 };
 use crate::lock::tests::sim::{scripts, sem_ref, Settings, Sim, Terms, START_MS};
 use crate::lock::{Answer, Grace, Limits, Mode, SetIf, Token};
@@ -19,13 +19,7 @@ const DEFAULT_CASES: u32 = 400;
 #[derive(Debug, Clone)]
 pub enum Op {
     Set(u32, SetIf),
-    Acquire(
-        usize,
-        i64,
-        Option<Option<u64>>,
-        Option<u32>,
-        Option<Channel>,
-    ),
+    Acquire(Asked),
     /// A channel of tickets has a subscriber, or none.
     Hear(Channel, bool),
     Release(usize),
@@ -42,6 +36,32 @@ pub enum Op {
     RedissonGive(usize),
 }
 
+/// A request for permits.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    pub id: usize,
+    pub ms: i64,
+    pub wait: Option<Option<u64>>,
+    pub count: u32,
+    pub limit: Option<u32>,
+    pub notify: Option<Channel>,
+    pub queue: Option<u32>,
+}
+
+impl Asked {
+    pub fn new(id: usize, ms: i64, wait: Option<Option<u64>>) -> Asked {
+        Asked {
+            id,
+            ms,
+            wait,
+            count: 1,
+            limit: None,
+            notify: None,
+            queue: None,
+        }
+    }
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let id = 0..IDS.len();
     let ms = prop_oneof![Just(5i64), Just(30), Just(200)];
@@ -51,13 +71,18 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Some(Some(20))),
     ];
     let limit = prop_oneof![2 => Just(None), 1 => Just(Some(1)), 1 => Just(Some(2))];
+    let count = prop_oneof![5 => Just(1u32), 2 => Just(2), 1 => Just(3)];
+    let options = (count, limit, prop::option::of(0..CHANNELS.len()), queue());
     let set_if = prop_oneof![Just(SetIf::Always), Just(SetIf::Absent), Just(SetIf::There)];
     prop_oneof![
         2 => (0..4u32, set_if).prop_map(|(permits, set_if)| Op::Set(permits, set_if)),
-        12 => (id.clone(), ms.clone(), wait, limit, prop::option::of(0..CHANNELS.len()))
-            .prop_map(|(id, ms, wait, limit, notify)| {
-                Op::Acquire(id, ms, wait, limit, notify.filter(|_| wait.is_some()))
-            }),
+        12 => (id.clone(), ms.clone(), wait, options).prop_map(
+            |(id, ms, wait, (count, limit, notify, queue))| {
+                let notify = notify.filter(|_| wait.is_some());
+                let limit = limit.map(|limit: u32| limit.max(count));
+                Op::Acquire(Asked { count, limit, notify, queue, ..Asked::new(id, ms, wait) })
+            }
+        ),
         4 => (0..CHANNELS.len(), prop::bool::weighted(0.6)).prop_map(|(c, on)| Op::Hear(c, on)),
         5 => id.clone().prop_map(Op::Release),
         3 => (id.clone(), ms.clone()).prop_map(|(id, ms)| Op::Renew(id, ms)),
@@ -69,6 +94,14 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (id.clone(), ms).prop_map(|(id, ms)| Op::RedissonTake(id, ms)),
         2 => id.prop_map(Op::RedissonGive),
     ]
+}
+
+/// The entry of the set for the permit of this id with this number.
+fn entry(id: usize, number: u32) -> String {
+    match number {
+        1 => IDS[id].to_string(),
+        number => format!("#{number}:{}", IDS[id]),
+    }
 }
 
 fn named(ms: i64) -> Terms {
@@ -123,9 +156,7 @@ impl model::Case for Case {
                 let expected = self.model.set_permits(0, permits, set_if);
                 return (Some(Reply::of(set.map(Reply::Permits))), Some(expected));
             }
-            Op::Acquire(id, ms, wait, limit, notify) => {
-                return self.acquire(id, ms, (wait, limit, notify))
-            }
+            Op::Acquire(ref asked) => return self.acquire(asked),
             Op::Hear(channel, is_subscribed) => {
                 self.sim.subscribe_channel(CHANNELS[channel], is_subscribed);
                 self.model.hearing.is_subscribed[channel] = is_subscribed;
@@ -161,8 +192,11 @@ impl model::Case for Case {
             Op::RedissonGive(id) => {
                 let held = self.sim.keys.permits("k").contains_key(IDS[id]);
                 if held && self.sim.free("k").is_some() {
-                    self.sim
-                        .foreign("k", |keys, _| scripts::give_permit(keys, "k", IDS[id]));
+                    for number in 1..=3 {
+                        let entry = entry(id, number);
+                        let gives = |keys: &mut _, _| scripts::give_permit(keys, "k", &entry);
+                        self.sim.foreign("k", gives);
+                    }
                     self.model.redisson_releases(0, id, 0);
                 }
             }
@@ -192,10 +226,13 @@ impl model::Case for Case {
         assert_eq!(Rule::Permits(all), self.model.rule, "all permits");
         let held = self.sim.keys.permits("k").into_iter();
         let held: Vec<_> = held
-            .filter(|(id, _)| self.sim.holds_permit("k", id))
+            .filter(|(entry, _)| self.sim.holds_permit("k", entry))
             .collect();
         let model = self.model.live(0).into_iter();
-        let expected = model.map(|hold| (IDS[hold.owner].to_string(), hold.deadline_ms.unwrap()));
+        let expected = model.flat_map(|hold| {
+            let end = hold.deadline_ms.unwrap();
+            (1..=hold.permits).map(move |number| (entry(hold.owner, number), end))
+        });
         assert_same(held, expected.collect(), "the permits and their ends");
     }
 
@@ -204,10 +241,9 @@ impl model::Case for Case {
     }
 
     fn check(&mut self, _step: &Step<Op>) {
-        let waits = !self.model.queue(0).is_empty();
         assert!(
-            !waits || !self.model.has_room(0),
-            "a permit is free, and a request waits"
+            !self.model.could_grant(0),
+            "permits are free, and a request waits for so many"
         );
     }
 
@@ -223,12 +259,16 @@ fn histories_of_a_semaphore() {
 }
 
 impl Case {
-    fn acquire(
-        &mut self,
-        id: usize,
-        ms: i64,
-        (wait, limit, notify): (Option<Option<u64>>, Option<u32>, Option<Channel>),
-    ) -> (Option<Reply>, Option<Reply>) {
+    fn acquire(&mut self, asked: &Asked) -> (Option<Reply>, Option<Reply>) {
+        let Asked {
+            id,
+            ms,
+            wait,
+            count,
+            limit,
+            notify,
+            queue,
+        } = *asked;
         if notify.is_some_and(|channel| !self.model.hearing.is_subscribed[channel]) {
             return (None, None);
         }
@@ -237,6 +277,8 @@ impl Case {
         self.ids.push(id);
         let ticket = notify.map(|channel| Ticket::new(channel, conn as u32));
         self.sim.notify = ticket.map(Ticket::named);
+        self.sim.queue = queue;
+        self.sim.count = Some(count as u8);
         let how = (named(ms), wait_of(wait), limit);
         let got = self.sim.sem_acquire("k", IDS[id], conn, how);
         let expected = self.model.acquire(&Ask {
@@ -247,7 +289,9 @@ impl Case {
             terms: naive::Terms::Named(ms),
             wait,
             once: true,
+            count,
             limit,
+            queue,
             ticket,
         });
         // Parked requests were granted before.
@@ -282,8 +326,8 @@ impl Case {
             self.model.disconnect(conn, false);
             if asks {
                 self.listen();
-                let (got, expected) =
-                    self.acquire(self.ids[conn as usize], 200, (None, None, None));
+                let again = Asked::new(self.ids[conn as usize], 200, None);
+                let (got, expected) = self.acquire(&again);
                 assert_eq!(got, expected, "the reply to the id that asks again");
             }
         }

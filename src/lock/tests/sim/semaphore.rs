@@ -7,8 +7,9 @@ use crate::lock::tests::sim::sums;
 use crate::lock::tests::sim::tickets::notify_of;
 use crate::lock::tests::sim::{sem_ref, text, Sim, Terms};
 use crate::lock::{
-    Acquire, Answer, BoundRef, Cx, Effect, Effects, Lease, LockError, Locks, Mode, OwnerId,
-    PermitChange, Permits, Resource, SemState, SemView, Semaphores, SetIf, Wait,
+    nth_permit, own_permits, Acquire, Answer, BoundRef, Cx, Effect, Effects, Held, Lease,
+    LockError, Locks, Mode, OwnPermits, OwnerId, PermitChange, Permits, Resource, SemState,
+    SemView, Semaphores, SetIf, Wait,
 };
 
 impl Sim {
@@ -56,14 +57,16 @@ impl Sim {
             lease: self.lease(terms),
             names_lease: matches!(terms, Terms::Named(_)),
             session: matches!(terms, Terms::Session),
+            count: self.count.take().unwrap_or(1),
             limit: limit.and_then(std::num::NonZeroU32::new),
             wait,
+            queue: self.queue.take(),
             notify: notify_of(&named),
             client: self.client(conn),
             user: self.user,
         };
         let (before, held) = (self.keys.clone(), self.holds_permit(key, id));
-        let (answer, fx) = self.ask_semaphore(key, Some(id), |locks, view, cx| {
+        let (answer, fx) = self.ask_semaphore(key, Some((id, req.count)), |locks, view, cx| {
             locks.sems.acquire(&mut locks.shared, view, &req, cx)
         });
         if let Ok(Answer::Waits(waiter)) = answer {
@@ -89,7 +92,7 @@ impl Sim {
 
     pub fn sem_release(&mut self, key: &str, id: &str) -> Result<bool, LockError> {
         self.end_first(BoundRef::permit(sem_ref(key), id.as_bytes()));
-        self.sem_command(key, Some(id), |locks, view, cx| {
+        self.sem_command(key, Some((id, 1)), |locks, view, cx| {
             locks
                 .sems
                 .release(&mut locks.shared, view, id.as_bytes(), cx)
@@ -100,7 +103,7 @@ impl Sim {
         self.end_first(BoundRef::permit(sem_ref(key), id.as_bytes()));
         self.grants_no_permit = true;
         let lease: (Lease, bool) = (self.lease(terms), matches!(terms, Terms::Named(_)));
-        self.sem_command(key, Some(id), |locks, view, cx| {
+        self.sem_command(key, Some((id, 1)), |locks, view, cx| {
             locks
                 .sems
                 .renew(&mut locks.shared, view, id.as_bytes(), lease, cx)
@@ -129,7 +132,7 @@ impl Sim {
         id: Option<&str>,
         serve: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>),
     ) {
-        let ((), fx) = self.ask_semaphore(key, id, serve);
+        let ((), fx) = self.ask_semaphore(key, id.map(|id| (id, 1)), serve);
         self.carry_out_permits(key, fx);
     }
 
@@ -139,10 +142,10 @@ impl Sim {
     fn sem_command<T>(
         &mut self,
         key: &str,
-        id: Option<&str>,
+        own: Option<(&str, u8)>,
         decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> Result<T, LockError>,
     ) -> Result<T, LockError> {
-        let (answer, fx) = self.ask_semaphore(key, id, decide);
+        let (answer, fx) = self.ask_semaphore(key, own, decide);
         assert!(answer.is_ok() || fx.is_empty(), "a failed call did {fx:?}");
         self.carry_out_permits(key, fx);
         answer
@@ -151,35 +154,34 @@ impl Sim {
     fn ask_semaphore<T>(
         &mut self,
         key: &str,
-        id: Option<&str>,
+        own: Option<(&str, u8)>,
         decide: impl FnOnce(&mut Locks, &SemView<'_>, &mut Cx<'_>) -> T,
     ) -> (T, Effects) {
         self.learnt_domain(key);
         if !std::mem::take(&mut self.grants_no_permit) {
             self.ask_tickets(sem_ref(key));
         }
-        let view = self.sem_view(key, id);
+        let view = self.sem_view(key, own);
         let mut fx = Effects::new();
         let answer = decide(&mut self.locks, &view, &mut Cx::new(self.now, &mut fx));
         (answer, fx)
     }
 
-    fn sem_view<'v>(&self, key: &'v str, id: Option<&str>) -> SemView<'v> {
+    fn sem_view<'v>(&self, key: &'v str, own: Option<(&str, u8)>) -> SemView<'v> {
         let undone = self.locks.shared.in_flight.undone_owners(sem_ref(key));
-        let permits = self.keys.permits(key);
-        let end = |id: &OwnerId| permits.get(&text(id)).copied();
+        let held = |id: &OwnerId| Held::of(&self.own_permits(key, (&text(id), 1)));
         SemView {
             key: sem_ref(key),
-            state: self.sem_state(key, id, &undone),
+            state: self.sem_state(key, own, &undone),
             domain: self.domain(key),
             may_grant: Some(self.may_grant),
-            undone: undone.iter().map(|id| (id.clone(), end(id))).collect(),
+            undone: undone.iter().map(|id| (id.clone(), held(id))).collect(),
             has_subscriber: self.has_subscriber.contains(key),
         }
     }
 
     /// The permits by their ends, and no more of them than the decision can need.
-    fn sem_state(&self, key: &str, own: Option<&str>, undone: &[OwnerId]) -> SemState {
+    fn sem_state(&self, key: &str, own: Option<(&str, u8)>, undone: &[OwnerId]) -> SemState {
         if !self.keys.contains(key) {
             return SemState::Absent;
         }
@@ -189,7 +191,9 @@ impl Sim {
                 None => SemState::OtherType,
             };
         };
-        let wanted = self.locks.shared.waiters.permits_wanted(sem_ref(key)) as i64;
+        let asked = own.map_or(0, |own| own.1);
+        let waiters = &self.locks.shared.waiters;
+        let wanted = waiters.permits_wanted(sem_ref(key), asked) as i64;
         let needed = usize::try_from(wanted - free).unwrap_or(0);
         let set = self.keys.permits(key);
         let mut by_end: Vec<_> = set.iter().map(|(id, end)| (*end, id)).collect();
@@ -197,7 +201,7 @@ impl Sim {
         let mut permits = Permits {
             free,
             taken: set.len(),
-            own_end_ms: own.and_then(|own| set.get(own).copied()),
+            own: own.map_or(OwnPermits::new(), |own| self.own_permits(key, own)),
             ..Permits::default()
         };
         for (end, id) in by_end {
@@ -205,12 +209,18 @@ impl Sim {
                 permits.next_end_ms = Some(end);
                 break;
             }
-            let is_undone = undone.iter().any(|undone| undone[..] == *id.as_bytes());
-            if own != Some(id) && !is_undone {
+            let own = own.map(|(own, _)| own.as_bytes());
+            if !permits.concerns(id.as_bytes(), own, undone) {
                 permits.ended.push(OwnerId::from_slice(id.as_bytes()));
             }
         }
         SemState::There(permits)
+    }
+
+    fn own_permits(&self, key: &str, (id, asked): (&str, u8)) -> OwnPermits {
+        let set = self.keys.permits(key);
+        let entry = |number| text(&nth_permit(id.as_bytes(), number));
+        own_permits(asked, |number| set.get(&entry(number)).copied())
     }
 
     /// As in the shell, all writes come first.

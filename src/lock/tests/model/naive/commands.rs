@@ -7,8 +7,15 @@ use crate::lock::tests::model::Reply;
 use crate::lock::{Mode, SetIf};
 
 impl Model {
-    /// `LOCK.ACQUIRE` and `SEM.ACQUIRE`.
+    /// `LOCK.ACQUIRE` and `SEM.ACQUIRE`. A request with `LIMIT` makes a semaphore together with a grant.
     pub fn acquire(&mut self, ask: &Ask) -> Reply {
+        let before = self.rule;
+        let reply = self.ask_for(ask);
+        self.is_made_by_grants(ask.keys[0], before);
+        reply
+    }
+
+    fn ask_for(&mut self, ask: &Ask) -> Reply {
         let (key, owner) = (ask.keys[0], ask.owner);
         if let Some(error) = self.foreign(key) {
             self.ask(key);
@@ -20,12 +27,11 @@ impl Model {
         }
         self.note_window_taken(key);
         let is_holder = |model: &Model| model.hold_of(key, owner, None).is_some();
-        if is_holder(self) && self.admits(key, owner, ask.mode) {
+        if is_holder(self) && self.admits(key, ask) {
             return self.reenter(key, ask);
         }
-        let absent = self.rule;
         self.create(ask.limit);
-        if !self.admits(key, owner, ask.mode) {
+        if !self.admits(key, ask) {
             return self.enqueue(ask, false);
         }
         if self.is_delayed() && ask.wait.is_none() {
@@ -41,7 +47,7 @@ impl Model {
             let passed = self.hand_off(key);
             let has_more = passed == Passed::NoWaiter || matches!(self.rule, Rule::Permits(_));
             let is_first = self.queue(key).is_empty() && !is_holder(self);
-            if !has_more || !is_first || !self.admits(key, owner, ask.mode) {
+            if !has_more || !is_first || !self.admits(key, ask) {
                 return Reply::Refused;
             }
         }
@@ -49,9 +55,7 @@ impl Model {
             return self.take(&ask.keys, ask);
         }
         let reply = self.enqueue(ask, false);
-        if matches!(reply, Reply::Error(_)) {
-            self.rule = absent;
-        } else if self.hand_off(key) == Passed::NoWaiter {
+        if !matches!(reply, Reply::Error(_)) && self.hand_off(key) == Passed::NoWaiter {
             self.schedule_settle(key);
         }
         reply
@@ -303,10 +307,28 @@ impl Model {
         }
     }
 
+    /// A semaphore that did not exist before does not exist now, unless a permit was granted.
+    pub(super) fn is_made_by_grants(&mut self, key: Key, before: Rule) {
+        if before == Rule::Permits(None) && self.live(key).is_empty() {
+            self.rule = before;
+        }
+    }
+
     /// The same of the first such request that waits.
     pub(super) fn create_by_first(&mut self, key: Key) {
         let mut requests = self.requests_at(key).into_iter();
         self.create(requests.find_map(|request| request.ask.limit));
+    }
+
+    /// Whether the semaphore is made with enough permits for the first request.
+    pub(super) fn creates_for_first(&self, key: Key) -> bool {
+        let limit = self.requests_at(key).into_iter();
+        let limit = limit.filter_map(|request| request.ask.limit).next();
+        let first = self.first(key);
+        let enough = first
+            .zip(limit)
+            .is_some_and(|(first, limit)| first.ask.count <= limit);
+        self.rule == Rule::Permits(None) && enough
     }
 
     pub(super) fn is_to_create(&self, key: Key) -> bool {

@@ -1,6 +1,6 @@
 //! The naive model: the key changes by other means than a lock command.
 
-use crate::lock::tests::model::naive::{Hold, Key, Model, Owner, Rule, State, Token};
+use crate::lock::tests::model::naive::{Ask, Hold, Key, Model, Owner, Rule, State, Terms, Token};
 use crate::lock::Mode;
 
 impl Model {
@@ -63,6 +63,7 @@ impl Model {
         self.server_expires(key);
         let mode = Mode::Exclusive;
         let deadline_ms = Some(self.wall_ms + lease_ms);
+        let asked = Ask::new(key, (owner, 0), (mode, Terms::Unnamed), None);
         let hold = match self.hold_of(key, owner, None) {
             Some(hold) => Hold {
                 count: hold.count + 1,
@@ -70,10 +71,11 @@ impl Model {
                 ..hold
             },
             None if self.keys[key] == State::Bare => return,
-            None if self.has_room(key) && self.admits(key, owner, mode) => Hold {
+            None if self.has_room(key) && self.admits(key, &asked) => Hold {
                 owner,
                 mode,
                 count: 1,
+                permits: 1,
                 deadline_ms,
                 token: Token::None,
                 grant: 0,

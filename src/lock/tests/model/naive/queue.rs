@@ -103,6 +103,9 @@ impl Model {
         let Some(wait) = ask.wait else {
             return Reply::Refused;
         };
+        if ask.keys.iter().any(|key| self.is_queue_full(*key, ask)) {
+            return Reply::Error("QUEUEFULL");
+        }
         if self.upgrades(ask.keys[0], ask) && self.another_upgrades(ask) {
             return Reply::Error("DEADLOCK of two upgrades");
         }
@@ -120,6 +123,12 @@ impl Model {
             return Reply::Error("DEADLOCK");
         }
         Reply::Parked
+    }
+
+    fn is_queue_full(&self, key: Key, ask: &Ask) -> bool {
+        let returns = self.places.iter().any(|place| place.is(key, ask.owner));
+        let waiting = self.requests_at(key).len();
+        !returns && ask.queue.is_some_and(|most| waiting >= most as usize)
     }
 
     /// The bounds on parked clients and on tickets are independent. An owner that waits in the same way continues.

@@ -76,7 +76,7 @@ impl Model {
                 let hold = self.holder(key);
                 hold.is_none_or(|hold| hold.owner == ask.owner && hold.token == Token::None)
             }
-            Rule::ReadWrite => self.admits(key, ask.owner, ask.mode),
+            Rule::ReadWrite => self.admits(key, ask),
             Rule::Permits(_) => true,
         }
     }
