@@ -16,70 +16,42 @@ asyncio; the errors and ``Statistics`` are those of this module.
 
 from __future__ import annotations
 
-from ._election import Leader
-from .errors import (
-    Closed,
-    ConfigError,
-    ConnectionFailed,
-    Deadlock,
-    Error,
-    LockBroken,
-    LockBusy,
-    LockDelay,
-    NoAnswer,
-    NoPermission,
-    NoSemaphore,
-    NotAcquired,
-    NotAuthenticated,
-    NotLoaded,
-    NotOwned,
-    Refused,
-    Unheard,
-    Untrusted,
-    WrongType,
-)
-from .lock import Election, Lock, Lost, MultiLock, Redis
-from .outcome import LostReason, Mode, Released
-from .server import Latch, Permit, ReadWriteLock, Semaphore, SemaphoreInfo, Server, Unreleased
-from .statistics import Statistics
+# Each name `as` itself: so type checkers know that it is public.
+from ._election import Leader as Leader
+from .errors import Closed as Closed
+from .errors import ConfigError as ConfigError
+from .errors import ConnectionFailed as ConnectionFailed
+from .errors import Deadlock as Deadlock
+from .errors import Error as Error
+from .errors import LockBroken as LockBroken
+from .errors import LockBusy as LockBusy
+from .errors import LockDelay as LockDelay
+from .errors import NoAnswer as NoAnswer
+from .errors import NoPermission as NoPermission
+from .errors import NoSemaphore as NoSemaphore
+from .errors import NotAcquired as NotAcquired
+from .errors import NotAuthenticated as NotAuthenticated
+from .errors import NotLoaded as NotLoaded
+from .errors import NotOwned as NotOwned
+from .errors import Refused as Refused
+from .errors import Unheard as Unheard
+from .errors import Untrusted as Untrusted
+from .errors import WrongType as WrongType
+from .lock import Election as Election
+from .lock import Lock as Lock
+from .lock import Lost as Lost
+from .lock import MultiLock as MultiLock
+from .lock import Redis as Redis
+from .outcome import LostReason as LostReason
+from .outcome import Mode as Mode
+from .outcome import Released as Released
+from .server import Latch as Latch
+from .server import Permit as Permit
+from .server import ReadWriteLock as ReadWriteLock
+from .server import Semaphore as Semaphore
+from .server import SemaphoreInfo as SemaphoreInfo
+from .server import Server as Server
+from .server import Unreleased as Unreleased
+from .statistics import Statistics as Statistics
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Closed",
-    "ConfigError",
-    "ConnectionFailed",
-    "Deadlock",
-    "Election",
-    "Error",
-    "Latch",
-    "Leader",
-    "Lock",
-    "LockBroken",
-    "LockBusy",
-    "LockDelay",
-    "Lost",
-    "LostReason",
-    "Mode",
-    "MultiLock",
-    "NoAnswer",
-    "NoPermission",
-    "NoSemaphore",
-    "NotAcquired",
-    "NotAuthenticated",
-    "NotLoaded",
-    "NotOwned",
-    "Permit",
-    "ReadWriteLock",
-    "Redis",
-    "Refused",
-    "Released",
-    "Semaphore",
-    "SemaphoreInfo",
-    "Server",
-    "Statistics",
-    "Unheard",
-    "Unreleased",
-    "Untrusted",
-    "WrongType",
-]

@@ -12,27 +12,20 @@ Example::
 
 from __future__ import annotations
 
-from .._election import Leader
-from ..outcome import LostReason, Mode, Released
-from ..server import SemaphoreInfo, Unreleased
-from .lock import Election, Lock, Lost, MultiLock, Redis
-from .server import Latch, Permit, ReadWriteLock, Semaphore, Server
-
-__all__ = [
-    "Election",
-    "Latch",
-    "Leader",
-    "Lock",
-    "Lost",
-    "LostReason",
-    "Mode",
-    "MultiLock",
-    "Permit",
-    "ReadWriteLock",
-    "Redis",
-    "Released",
-    "Semaphore",
-    "SemaphoreInfo",
-    "Server",
-    "Unreleased",
-]
+# Each name `as` itself: so type checkers know that it is public.
+from .._election import Leader as Leader
+from ..outcome import LostReason as LostReason
+from ..outcome import Mode as Mode
+from ..outcome import Released as Released
+from ..server import SemaphoreInfo as SemaphoreInfo
+from ..server import Unreleased as Unreleased
+from .lock import Election as Election
+from .lock import Lock as Lock
+from .lock import Lost as Lost
+from .lock import MultiLock as MultiLock
+from .lock import Redis as Redis
+from .server import Latch as Latch
+from .server import Permit as Permit
+from .server import ReadWriteLock as ReadWriteLock
+from .server import Semaphore as Semaphore
+from .server import Server as Server
