@@ -14,9 +14,7 @@ import inspect
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Coroutine
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 
 from redis import exceptions as redis_errors
@@ -120,69 +118,41 @@ class _ThreadLink(Link):
 
 
 class _Turn:
-    """The turn of a command. One that is lost in an interrupt is there again when it is collected."""
+    """The turn of a command, or its place in the line."""
 
-    def __init__(self, turns: _Turns) -> None:
-        self._turns = weakref.ref(turns)
-
-    def __del__(self) -> None:
-        turns = self._turns()
-        if turns is not None:
-            turns.give(_Turn(turns))
+    event: Optional[threading.Event] = None
 
 
 class _Turns:
-    """The turns that are free, and the threads that wait for one, in their order: a queue alone gives a turn to whoever
-    comes first, and some threads would never have one. Without a lock, because turns are also collected in here."""
+    """The commands under way and those that wait, in their order: the first ones have their turns. A turn that is lost
+    in an interrupt ends when it is collected. Without a lock, because a signal handler may use a lock while its thread
+    is in here."""
 
     def __init__(self, count: int) -> None:
-        self.free: SimpleQueue[_Turn] = SimpleQueue()
-        #: A queue for the turn of each one.
-        self._line: deque[SimpleQueue[_Turn]] = deque()
-        for _ in range(count):
-            self.free.put(_Turn(self))
+        self._count = count
+        self.line: weakref.WeakKeyDictionary[_Turn, None] = weakref.WeakKeyDictionary()
 
-    def take(self, seconds: float) -> Optional[_Turn]:
-        """A turn; None when there was none for this long."""
-        if not self._line:
-            try:
-                return self.free.get_nowait()
-            except Empty:
-                pass
-        mine: SimpleQueue[_Turn] = SimpleQueue()
-        self._line.append(mine)
-        # One may have become free before.
-        self._hand_on()
-        try:
-            return mine.get(timeout=seconds)
-        except BaseException as error:
-            # A turn that comes at this moment is there again when `mine` is collected.
-            with contextlib.suppress(ValueError):
-                self._line.remove(mine)
-            if not isinstance(error, Empty):
-                raise
-            # One that an interrupt has kept from being handed on is there.
-            with contextlib.suppress(Empty):
-                return self.free.get_nowait()
-            return None
+    def take(self, seconds: float) -> _Turn:
+        """A turn, after at most this long."""
+        turn = _Turn()
+        self.line[turn] = None
+        if len(self.line) > self._count:
+            turn.event = threading.Event()
+            # One may have ended before.
+            if turn not in self._first():
+                turn.event.wait(seconds)
+        return turn
 
     def give(self, turn: _Turn) -> None:
-        """The turn is free again."""
-        self.free.put(turn)
-        if self._line:
-            self._hand_on()
+        """The command has ended."""
+        self.line.pop(turn, None)
+        if len(self.line) >= self._count:
+            for one in self._first():
+                if one is not None and one.event is not None:
+                    one.event.set()
 
-    def _hand_on(self) -> None:
-        while self._line:
-            try:
-                turn = self.free.get_nowait()
-            except Empty:
-                return
-            try:
-                first = self._line.popleft()
-            except IndexError:
-                first = self.free
-            first.put(turn)
+    def _first(self) -> list[Optional[_Turn]]:
+        return [ref() for ref in self.line.keyrefs()[: self._count]]
 
 
 class ThreadHub(Hub):
@@ -226,7 +196,7 @@ class ThreadHub(Hub):
         turn, turns = None, self._turns
         try:
             if not self.is_cluster:
-                # Without a turn the others hang: one connection more does not matter.
+                # After this time the others hang: one connection more does not matter.
                 turn = turns.take(self.patience)
             return function(*args, **kwargs)
         finally:
