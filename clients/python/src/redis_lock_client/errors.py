@@ -219,8 +219,6 @@ def of_reply(server: str, line: str) -> Error:
 #: The codes that redis-py takes off the text of an error, by the name of its class.
 _CODES = {
     "AskError": "ASK",
-    "AuthenticationError": "NOAUTH",
-    "AuthenticationWrongNumberOfArgsError": "ERR",
     "BusyLoadingError": "LOADING",
     "ClusterCrossSlotError": "CROSSSLOT",
     "ClusterDownError": "CLUSTERDOWN",
@@ -231,15 +229,6 @@ _CODES = {
     "ReadOnlyError": "READONLY",
     "TryAgainError": "TRYAGAIN",
 }
-#: What the words of a transport mean, for the end of a message.
-_MEANINGS = (
-    ("certificate verify failed", "the certificate is not trusted"),
-    ("wrong version number", "the port does not speak TLS"),
-    ("record layer failure", "the port does not speak TLS"),
-    ("HTTP/1", "the port speaks HTTP"),
-    ("closed by server", "a port of TLS or HTTP ends a connection of this client like this"),
-    ("reset by peer", "a port of TLS or HTTP ends a connection of this client like this"),
-)
 
 
 def of_redis(server: str, error: BaseException) -> Error:
@@ -267,21 +256,11 @@ def of_redis(server: str, error: BaseException) -> Error:
         # redis-py takes the code ERR off.
         return of_reply(server, text if is_code else f"ERR {text}")
     if isinstance(error, (redis_errors.TimeoutError, TimeoutError)):
-        if "connecting" not in text:
-            return NoAnswer(server)
-        return NoAnswer(server, "no connection in time (a port that does not speak TLS never answers a client of TLS)")
-    if "max number of clients reached" in text:
-        return ConnectionFailed(server, "no room for one more client (maxclients)")
-    meaning = next((meaning for words, meaning in _MEANINGS if words.lower() in text.lower()), None)
-    below = error.__cause__ or error.__context__
-    if meaning is None and isinstance(below, OSError) and not isinstance(below, ssl.SSLError) and below.errno:
-        # asyncio does not say why; what is not of the system (names of hosts) has a negative number.
-        words = os.strerror(below.errno) if below.errno > 0 else str(below.strerror)
-        meaning = None if words in text else words
-    if meaning == _MEANINGS[0][1]:
-        return Untrusted(server, f"{text}: {meaning}")
+        return NoAnswer(server, "no connection in time" if "connecting" in text else None)
+    if "certificate verify failed" in text:
+        return Untrusted(server, f"{text}: the certificate is not trusted")
     if isinstance(error, (redis_errors.RedisError, OSError)) or name.endswith("ClusterException"):
-        return ConnectionFailed(server, f"{text or name}" + (f" ({meaning})" if meaning else ""))
+        return ConnectionFailed(server, (text or name) + _words_of_system(error, text))
     # A credential provider of the program: its text may be a secret.
     return ConnectionFailed(server, f"the client raised {name}")
 
@@ -290,6 +269,16 @@ def _code_of_login(text: str) -> str:
     if text.startswith(("WRONGPASS", "invalid")):
         return "WRONGPASS"
     return "ERR" if "without any password" in text or "no password is set" in text else "NOAUTH"
+
+
+def _words_of_system(error: BaseException, text: str) -> str:
+    """Why a connection failed, if redis-py does not say it: for asyncio it has the number alone."""
+    below = error.__cause__ or error.__context__
+    if not isinstance(below, OSError) or isinstance(below, ssl.SSLError) or not below.errno:
+        return ""
+    # What is not of the system (names of hosts) has a negative number.
+    words = os.strerror(below.errno) if below.errno > 0 else str(below.strerror)
+    return "" if words in text else f" ({words})"
 
 
 def _unknown_command(server: str, command: str) -> Error:
