@@ -8,7 +8,7 @@ owner, which keeps its place. Given up, it is made final (``Terms.give_up``).
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, now, warn
 from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Ending, Hub, Ticket, jittered
@@ -45,8 +45,18 @@ class Acquisition:
         self._on_lost = on_lost
         self._claim = terms.claim(hub.owner())
 
-    async def run(self) -> Any:
-        """Asks until the request is granted; None when it is not at the end."""
+    async def run(self, keep: Callable[[Any], Any] = bool) -> Any:
+        """Asks until the request is granted, and returns what this function makes of the result; None when it is not
+        granted at the end."""
+        try:
+            result = await self._run()
+            return None if result is None else keep(result)
+        except BaseException:
+            # Also if a signal handler has raised, at any moment.
+            self.give_up()
+            raise
+
+    async def _run(self) -> Any:
         hub, counts = self.hub, self.hub.counts
         self._begun = self._warns_at = now()
         self._end = None if self.limit is None else self._begun + self.limit

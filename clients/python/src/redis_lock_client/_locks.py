@@ -227,25 +227,17 @@ class AnyLock(Generic[Client, Name]):
             limit = 0.0
         hub, terms = self._hub.here(), self._terms_for(token)
         hub.begin()
-        acquisition = Acquisition(hub, terms, limit, self._on_lost)
-        try:
-            hold = await acquisition.run()
-            if hold is None:
-                return False
-            local, before = self.local, self._hold()
-            # The token is last: a hold without its token is not there.
-            local.hold = hold
-            local.token = hold.claim.owner
-            if before is not None:
-                # This object can no longer release it.
-                before.hub.give_back(before)
-            return True
-        except BaseException:
-            # Also if a signal handler has raised, at any moment.
-            acquisition.give_up()
-            if acquisition.hold is not None:
-                self._forget(acquisition.hold)
-            raise
+        return bool(await Acquisition(hub, terms, limit, self._on_lost).run(self._keep))
+
+    def _keep(self, hold: Hold) -> bool:
+        local, before = self.local, self._hold()
+        # The token is last: a hold without its token is not there.
+        local.hold = hold
+        local.token = hold.claim.owner
+        if before is not None:
+            # This object can no longer release it.
+            before.hub.give_back(before)
+        return True
 
     async def _locked(self) -> bool:
         """Whether any owner holds the lock, or one of several (``LOCK.INFO``, for which the user needs permission)."""

@@ -222,13 +222,8 @@ class BaseSemaphore(Generic[Client, T]):
     async def _acquire_in(self, limit: Optional[float]) -> Optional[T]:
         hub = self._hub.here()
         hub.begin()
-        acquisition = Acquisition(hub, self._terms, limit, self._on_lost)
-        try:
-            hold = await acquisition.run()
-            return None if hold is None else self._permit(hold)
-        except BaseException:
-            acquisition.give_up()
-            raise
+        permit: Optional[T] = await Acquisition(hub, self._terms, limit, self._on_lost).run(self._permit)
+        return permit
 
     async def _try_acquire(self) -> Optional[T]:
         """A permit, if one is free and no other request waits for it."""
@@ -322,12 +317,7 @@ class BaseLatch(Generic[Client]):
         limit = checked_wait(timeout, "timeout")
         hub = self._hub.here()
         hub.begin()
-        waiting = LatchWait(hub, Terms((self._key,)), limit)
-        try:
-            return bool(await waiting.run())
-        except BaseException:
-            waiting.give_up()
-            raise
+        return bool(await LatchWait(hub, Terms((self._key,)), limit).run())
 
 
 # For threads
