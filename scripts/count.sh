@@ -19,11 +19,18 @@ for folder; do
             if (kind == "code" && FILENAME ~ /(^|\/)tests?(\/|\.|_[^\/]*$)|_test\.go$/) kind = "tests"
             if (FILENAME ~ /\/headers\//) kind = ""
             files += kind != ""
-            in_comment = in_tests = 0
+            in_comment = in_tests = in_text = 0
+            is_python = FILENAME ~ /\.py$/
         }
         kind == "code" && /^#\[cfg\(test\)\]$/ { kind = "tests"; in_tests = 1 }
         in_tests && /^(}|[a-z].*;$)/ { count["tests"]++; kind = "code"; in_tests = 0; next }
         kind == "" || /^[ \t]*$/ { next }
+        # A docstring is a text of three quotes that begins a line; `#:` documents a variable.
+        kind == "code" && is_python {
+            if (!in_text) is_doc = /^[ \t]*("""|#:)/
+            if (gsub(/"""/, "&") % 2) in_text = !in_text
+            if (is_doc) { comments++; next }
+        }
         kind == "code" && (in_comment || /^[ \t]*(\/\/|\/\*|#($|[ !][^\[]))/ ) {
             comments++
             if (/\/\*/) in_comment = 1
