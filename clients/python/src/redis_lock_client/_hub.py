@@ -257,10 +257,8 @@ class Hub:
         """Sends a command to the node of its key, of a cluster, and follows no redirection: redis-py would send again,
         and not tell whether the command was refused before or the connection has ended."""
         with translating(self.name):
-            client = self.client.get_node_from_key(words[1])
-            if not self.is_asyncio:
-                client = self.client.get_redis_connection(client)
-            return await self.of_client(client.execute_command, *words, **RAW)
+            _, node = await self.node(words[1])
+            return await self.of_client(node.execute_command, *words, **RAW)
 
     async def batch(self, commands: list[Command]) -> list[Any]:
         """Sends commands of one node together: a reply or an error for each."""
@@ -301,14 +299,16 @@ class Hub:
             raise replies[0]
         return replies[0]
 
-    async def place(self, key: bytes) -> Any:
-        """The name of the node that serves a key, None outside a cluster."""
+    async def node(self, key: bytes) -> tuple[Any, Any]:
+        """The name of the node that serves a key, None outside a cluster, and its client."""
+        client = self.client
         if not self.is_cluster:
-            return None
+            return None, client
         with translating(self.name):
             if self.is_asyncio:
-                await self.of_client(self.client.initialize)
-            return self.client.get_node_from_key(key).name
+                await self.of_client(client.initialize)
+            node = client.get_node_from_key(key)
+            return node.name, node if self.is_asyncio else client.get_redis_connection(node)
 
     async def refresh(self) -> None:
         """Reads the slots of a cluster again."""
@@ -432,7 +432,8 @@ class Hub:
         node = link = own = None
         try:
             while own is None:
-                node = ticket.node = await self.place(key)
+                node, _ = await self.node(key)
+                ticket.node = node
                 with self.guard:
                     link = self.links.get(node)
                     if link is not None and link.is_open and channel in link.channels:
@@ -564,7 +565,7 @@ class Hub:
         for job in jobs:
             node = None
             with contextlib.suppress(Error):
-                node = await self.place(job.commands[0][1])
+                node, _ = await self.node(job.commands[0][1])
             groups.setdefault(node, []).append(job)
         parts = [group[at : at + PIPELINE] for group in groups.values() for at in range(0, len(group), PIPELINE)]
         return [self.start(self._send(part)) for part in parts]

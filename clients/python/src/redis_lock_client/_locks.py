@@ -277,8 +277,6 @@ class AnyLock(Generic[Client, Name]):
         try:
             released = Released.NOT_HELD if is_gone else await release(hold)
         except BaseException as error:
-            # A signal handler may have raised before the release began. Otherwise this does nothing.
-            hold.hub.abandon(hold)
             self._forget(hold)
             if self._hubs.is_asyncio and isinstance(error, ConnectionFailed) and self.local.token is None:
                 # As with redis-py's asyncio lock, the release can be tried again.

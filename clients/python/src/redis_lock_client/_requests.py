@@ -189,11 +189,11 @@ async def at_most_once(hub: Hub, *words: Any) -> Any:
         # A refusal is a reply as well: the ACL may forbid this request and allow the command.
         pass
     verb = Verb(words[0])
-    verb.once = hub.name
+    verb.until = 0.0
     try:
         command = (verb, *words[1:])
         return await (hub.execute_at_node(command) if hub.is_cluster else hub.call(command, words[1]))
     except ConnectionFailed as error:
-        if verb.sends and not isinstance(error, Unheard):
+        if verb.sends:
             raise Unheard(hub.name, error.what) from error
         raise

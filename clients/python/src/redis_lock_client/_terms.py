@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Optional, Union
 
-from .errors import ConfigError, Late, Unheard, bad_reply
+from .errors import ConfigError, Late, bad_reply
 from .outcome import Mode
 
 #: The default lease, which is also the server's.
@@ -49,15 +49,11 @@ class Verb(str):
     """
 
     sends = 0
-    #: The server of a command that must not be sent twice.
-    once: Optional[str] = None
-    #: When it is not sent again any more.
-    until: Optional[float] = None
+    #: When it is not sent again any more; 0: it is sent once.
+    until = math.inf
 
     def encode(self, *args: Any, **kwargs: Any) -> bytes:
-        if self.sends and self.once is not None:
-            raise Unheard(self.once, "the connection failed")
-        if self.sends and self.until is not None and time.monotonic() >= self.until:
+        if self.sends and time.monotonic() >= self.until:
             raise Late
         self.sends += 1
         return str.encode(self, *args, **kwargs)

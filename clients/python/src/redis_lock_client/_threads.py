@@ -204,11 +204,10 @@ class ThreadHub(Hub):
                 turns.give(turn)
 
     async def open(self, key: bytes) -> Link:
-        client, link = self.client, None
+        link = None
         try:
-            if self.is_cluster:
-                client = client.get_redis_connection(client.get_node_from_key(key))
-            pool = client.connection_pool
+            _, node = await self.node(key)
+            pool = node.connection_pool
             link = _ThreadLink(self.name, self.guard, pool.connection_class(**pool.connection_kwargs))
             link.begin()
             self.counts.connections += 1

@@ -234,7 +234,7 @@ _CODES = {
 def of_redis(server: str, error: BaseException) -> Error:
     """The error of this package for one of redis-py. (An error of the login is a ``ConnectionError`` there.)"""
     if isinstance(error, Late):
-        return NoAnswer(server)
+        return NoAnswer(server, "no answer")
     if isinstance(error, Error):
         return error
     text, name = str(error), type(error).__name__

@@ -184,12 +184,7 @@ class BasePermit:
         hub, hold = self._hold.hub, self._hold
         if hold.is_gone or hub.is_closing:
             return Released.NOT_HELD
-        try:
-            released: Released = await release(hold)
-        except BaseException:
-            # A signal handler may have raised before the release began. Otherwise this does nothing.
-            hub.abandon(hold)
-            raise
+        released: Released = await release(hold)
         self._dropped.detach()
         return released
 

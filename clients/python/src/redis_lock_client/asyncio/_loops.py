@@ -17,7 +17,7 @@ import weakref
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, Callable, Optional
 
-import redis.connection
+import redis
 from redis import exceptions as redis_errors
 
 from .._client import is_cluster, name_of, translating
@@ -142,7 +142,7 @@ class TaskHub(Hub):
         return doing.result()
 
     async def call(self, words: Command, key: bytes) -> Any:
-        node = await self.place(key) if self.is_cluster else None
+        node = (await self.node(key))[0] if self.is_cluster else None
         lane = self._lanes.get(node)
         if lane is None:
             lane = self._lanes[node] = []
@@ -190,11 +190,9 @@ class TaskHub(Hub):
                     future.set_exception(NoAnswer(self.name))
 
     async def open(self, key: bytes) -> Link:
-        client = self.client
         with translating(self.name):
-            if self.is_cluster:
-                await self.of_client(client.initialize)
-            maker = client.get_node_from_key(key) if self.is_cluster else client.connection_pool
+            _, node = await self.node(key)
+            maker = node if self.is_cluster else node.connection_pool
             connection = maker.connection_class(**maker.connection_kwargs)
             try:
                 await self.of_client(connection.connect)
@@ -305,37 +303,32 @@ class TaskHub(Hub):
                 user.give_up()
         self.give_back_renewed()
         jobs = [job for job in (ending.again() for ending in list(self.endings)) if job is not None]
-        commands = [command for job in jobs for command in job.commands]
         end = now() + _LAST_RELEASES
-        connections: dict[Any, Any] = {}
-        for command in commands:
+        clients: dict[Any, Any] = {}
+        for command in [command for job in jobs for command in job.commands]:
+            maker = self.client.get_node_from_key(command[1]) if self.is_cluster else self.client.connection_pool
+            if maker not in clients:
+                clients[maker] = _blocking_client(maker, max(0.1, end - now()))
+            with contextlib.suppress(redis_errors.ResponseError):
+                clients[maker].execute_command(*command)
             if now() >= end:
                 break
-            maker = self.client.get_node_from_key(command[1]) if self.is_cluster else self.client.connection_pool
-            connection = connections.get(maker)
-            if connection is None:
-                connection = connections[maker] = _blocking_connection(maker, max(0.1, end - now()))
-            connection.send_command(*command, check_health=False)
-            with contextlib.suppress(redis_errors.ResponseError):
-                connection.read_response()
-        for connection in connections.values():
-            connection.disconnect()
 
 
 #: The options of a connection that are those of a blocking one, too.
 _COMMON = {"host", "port", "path", "db", "username", "password", "credential_provider", "protocol"}
 
 
-def _blocking_connection(maker: Any, timeout: float) -> Any:
-    """A connection to the server of a pool or node of asyncio, without asyncio, which looks up no name when the
-    interpreter ends. (Not to the primary of sentinels.)"""
+def _blocking_client(maker: Any, timeout: float) -> Any:
+    """A client of the server of a pool or node of asyncio, without asyncio, which looks up no name when the interpreter
+    ends. (Not of the primary of sentinels.)"""
     # A class of the program is one of redis-py's further up.
     names = (base.__name__ for base in maker.connection_class.__mro__)
     kind = getattr(redis.connection, next(name for name in names if hasattr(redis.connection, name)))
     known = {key: value for key, value in maker.connection_kwargs.items() if key in _COMMON or key.startswith("ssl_")}
-    connection = kind(**known, socket_timeout=timeout, socket_connect_timeout=timeout)
-    connection.connect()
-    return connection
+    return redis.Redis(
+        connection_pool=redis.ConnectionPool(kind, **known, socket_timeout=timeout, socket_connect_timeout=timeout)
+    )
 
 
 def _at_exit() -> None:
