@@ -18,6 +18,9 @@ from __future__ import annotations
 
 # Each name `as` itself: so type checkers know that it is public.
 from ._election import Leader as Leader
+from ._info import Holder as Holder
+from ._info import LockInfo as LockInfo
+from ._info import SemaphoreInfo as SemaphoreInfo
 from .errors import Closed as Closed
 from .errors import ConfigError as ConfigError
 from .errors import ConnectionFailed as ConnectionFailed
@@ -49,7 +52,6 @@ from .server import Latch as Latch
 from .server import Permit as Permit
 from .server import ReadWriteLock as ReadWriteLock
 from .server import Semaphore as Semaphore
-from .server import SemaphoreInfo as SemaphoreInfo
 from .server import Server as Server
 from .server import Unreleased as Unreleased
 from .statistics import Statistics as Statistics

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable, Optional
 
-from ._hold import RELEASED_FOR, Hold, Moment, OnLost, lease_of, now, warn
+from ._hold import RELEASED_FOR, Hold, Moment, OnLost, now, warn
 from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Ending, Hub, Ticket, jittered
+from ._info import lock_info
 from ._link import Link
 from ._terms import Command, Terms, Verb, millis
 from .errors import ConnectionFailed, Error, NoAnswer, NoSemaphore, Refused, bad_reply, refused
@@ -258,7 +259,8 @@ class Acquisition:
         lease: Optional[float] = self._terms.lease
         if self._link is not None:
             sent = Moment()
-            lease = lease_of(await self.hub.ask(self._link, ("LOCK.INFO", self.key)), self._claim.owner)
+            found = await self.hub.ask(self._link, ("LOCK.INFO", self.key))
+            lease = lock_info(found).remaining_of(self._claim.owner)
             if not self._link.is_open:
                 raise ConnectionFailed(self.hub.name, "the connection has ended")
         if lease is None:

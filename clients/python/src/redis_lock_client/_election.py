@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Generic, NamedTuple, Optional
 
-from ._hold import field, holders_of
 from ._locks import Client
-from ._requests import request
+from ._requests import info
 from ._terms import Key, Text
 from .errors import Error
 
@@ -39,10 +38,8 @@ class AnyElection(Generic[Client]):
 
         :raises ConnectionFailed: when the server cannot be reached.
         """
-        info = await request(self._lock._hub.here(), "LOCK.INFO", self._lock._terms.key)
-        for holder in holders_of(info):
-            return Leader(bytes(field(holder, b"note") or b""), field(holder, b"token") or 0)
-        return None
+        found = await info(self._lock._hub.here(), self._lock._terms.key)
+        return next((Leader(holder.note or b"", holder.token or 0) for holder in found.holders), None)
 
     async def _look(self, last: Any) -> Any:
         """The present leader; the last one while the server cannot be asked."""

@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
+from ._info import lock_info
 from ._terms import Command, Terms, Tokens
 from .errors import Error, Refused
 from .outcome import LostReason, Mode
@@ -212,7 +213,7 @@ class Hold:
         self.link.post_in_background(self.claim.renew(None, self.tokens)[0], confirmed)
 
     def _lease_in(self, info: Any) -> Any:
-        return info if isinstance(info, Error) else lease_of(info, self.claim.owner)
+        return info if isinstance(info, Error) else lock_info(info).remaining_of(self.claim.owner)
 
     def _confirmed(self, lease: Any, sent: Moment) -> None:
         self._asked = None
@@ -312,27 +313,3 @@ class LostState:
     def is_set(self) -> bool:
         """Whether the lock was lost. True in a forked child for a hold of its parent, without a reason."""
         return self.reason is not None or (self._hold is not None and self._hold.is_inherited)
-
-
-def lease_of(info: Any, owner: bytes) -> Optional[float]:
-    """The rest of the lease of an owner, in a reply of ``LOCK.INFO``."""
-    for holder in holders_of(info):
-        millis = field(holder, b"pttl")
-        if field(holder, b"owner") == owner and isinstance(millis, int) and millis >= 0:
-            return millis / 1000
-    return None
-
-
-def holders_of(info: Any) -> list[Any]:
-    """The holders in a reply of ``LOCK.INFO``."""
-    found = field(info, b"holders")
-    return found if isinstance(found, list) else []
-
-
-def field(reply: Any, name: bytes) -> Any:
-    """A field of a map, as RESP2 or RESP3 has it."""
-    if isinstance(reply, dict):
-        return reply.get(name)
-    if isinstance(reply, list):
-        return next((value for key, value in zip(reply[::2], reply[1::2]) if key == name), None)
-    return None

@@ -15,8 +15,10 @@ from redis.crc import key_slot
 from ._acquire import Acquisition
 from ._hold import Hold, left, logger
 from ._hub import hub_of
-from ._requests import at_most_once, holds_lock, owners, owns, release, release_owner, renews, set_lease
+from ._info import LockInfo
+from ._requests import at_most_once, holds_lock, info, leave, owns, release, release_owner, renews, resume, set_lease
 from ._terms import (
+    MOST_COUNT,
     Key,
     Number,
     Terms,
@@ -27,6 +29,8 @@ from ._terms import (
     checked_lease,
     checked_names,
     checked_note,
+    checked_number,
+    checked_rest,
     checked_span,
     checked_terms,
     checked_wait,
@@ -88,6 +92,8 @@ class ThreadLocal(threading.local):
 
     token: Optional[bytes] = None
     hold: Optional[Hold] = None
+    #: Whether the last hold was left, so that the end of a ``with`` statement releases nothing.
+    is_left = False
 
 
 class AnyLock(Generic[Client, Name]):
@@ -140,7 +146,7 @@ class AnyLock(Generic[Client, Name]):
         self._on_lost = on_lost
         self._given = {"lease": lease, "margin": margin, "owner": owner, "max_hold": max_hold, "mode": mode}
         self._given["note"] = note
-        self.local = ThreadLocal() if self.thread_local else SimpleNamespace(token=None, hold=None)
+        self.local = ThreadLocal() if self.thread_local else SimpleNamespace(token=None, hold=None, is_left=False)
         self._terms_of: Any = timeout
         self._terms = self._checked()
         #: The hub of the client, of asyncio the hubs of its event loops.
@@ -192,6 +198,12 @@ class AnyLock(Generic[Client, Name]):
         if local.token is token if hold is None else local.hold is hold:
             local.token = local.hold = None
 
+    @property
+    def owner(self) -> Optional[bytes]:
+        """The owner of the hold, a credential; None: not held by this object."""
+        hold = self._hold()
+        return None if hold is None else hold.claim.owner
+
     def valid_for(self) -> float:
         """How long the lock is certainly still held, in seconds, of several keys all of them: the lease less a
         millisecond, less the time since the last confirmed request was sent, by the monotonic or the wall clock,
@@ -229,8 +241,9 @@ class AnyLock(Generic[Client, Name]):
         hub.begin()
         return bool(await Acquisition(hub, terms, limit, self._on_lost).run(self._keep))
 
-    def _keep(self, hold: Hold) -> bool:
+    def _keep(self, hold: Hold) -> Literal[True]:
         local, before = self.local, self._hold()
+        local.is_left = False
         # The token is last: a hold without its token is not there.
         local.hold = hold
         local.token = hold.claim.owner
@@ -243,7 +256,7 @@ class AnyLock(Generic[Client, Name]):
         """Whether any owner holds the lock, or one of several (``LOCK.INFO``, for which the user needs permission)."""
         hub = self._hub.here()
         for key in self._terms.keys:
-            if await owners(hub, key):
+            if (await info(hub, key)).holders:
                 return True
         return False
 
@@ -285,6 +298,27 @@ class AnyLock(Generic[Client, Name]):
         self._forget(hold)
         if released is Released.NOT_HELD:
             raise self._no_longer("release")
+
+    async def _leave(self, rest: Number) -> None:
+        """Leaves the lock held, instead of releasing it: it is not renewed any more, and ends this many seconds from
+        now. Nothing is held by this object then. A ``with`` statement in which it was left does not release it.
+
+        If the client gets no answer, this raises, and the lock ends after this time or with its present lease.
+
+        :raises NotOwned: when it was lost before, or one of several.
+        :raises NotAcquired: when this object does not hold it.
+        :raises ConnectionFailed: when the client got no answer.
+        """
+        span, hold = checked_rest(rest), self._hold()
+        if hold is None:
+            raise self._not_held("leave")
+        try:
+            released = Released.NOT_HELD if hold.is_gone else await leave(hold, span)
+        finally:
+            self._forget(hold)
+            self.local.is_left = True
+        if released is Released.NOT_HELD:
+            raise self._no_longer("leave")
 
     async def _do_release(self, expected_token: Text) -> None:
         """Releases the hold of this owner, which another object may have acquired."""
@@ -427,6 +461,26 @@ class BaseLock(AnyLock[Client, Key]):
         that the lock protects, which has to refuse lower ones. None: not held by this object."""
         hold = self._hold()
         return None if hold is None else hold.token
+
+    async def _info(self) -> LockInfo:
+        """The holders and waiters of the lock (``LOCK.INFO``, for which the user needs permission)."""
+        return await info(self._hub.here(), self._terms.key)
+
+    async def _resume(self, owner: Text, token: int) -> Literal[True]:
+        """Takes over a hold of another process, or of an earlier life of this one, which has passed on its
+        :attr:`owner` and :attr:`token`: it is held by this object then, with the lease of this object from now. The
+        other one has to stop using it (:meth:`leave`).
+
+        :raises NotOwned: when that owner does not hold the lock under that token.
+        :raises ConnectionFailed: when the client got no answer. Nothing is released.
+        """
+        if self._session:
+            raise ConfigError("a lock that ends with its connection is not resumed")
+        claim, fence = owned_by(self._terms_for(None), owner), checked_number(token, "token", 0, MOST_COUNT)
+        try:
+            return await resume(self._hub.here(), claim, fence, self._on_lost, self._keep)
+        except (NotOwned, Closed) as error:
+            raise self._no_longer("resume") from error
 
 
 class BaseMultiLock(AnyLock[Client, Iterable[Key]]):

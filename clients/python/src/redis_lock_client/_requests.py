@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional, TypeVar
 
 from redis import exceptions as redis_errors
 
-from ._hold import FOREIGN, Hold, Moment, field, holders_of
+from ._hold import FOREIGN, Hold, Moment, OnLost
 from ._hub import Hub
+from ._info import LockInfo, lock_info
 from ._terms import Command, Terms, Tokens, Verb
 from .errors import ConfigError, ConnectionFailed, Error, NoPermission, NotLoaded, NotOwned, Refused, Unheard, bad_reply
 from .outcome import LostReason, Mode, Released
+
+T = TypeVar("T")
 
 #: How long the release of a lock that was lost is waited for: it goes on in the background.
 _LOST_FOR = 0.5
@@ -54,6 +57,51 @@ async def release_owner(hub: Hub, claim: Terms) -> Released:
     """Releases the hold of an owner, under any token."""
     hub.check_open()
     return await _release(hub, claim.release(None))
+
+
+async def leave(hold: Hold, rest: float) -> Released:
+    """Ends a hold here; the server ends it when this lease is over, or with its present lease if there is no answer."""
+    hub = hold.hub
+    is_lost = hold.has_ended
+    try:
+        hub.users.add(hold)
+        # No renewal and no loss from here on.
+        hub.holds.discard(hold)
+        left = False if is_lost else _verdict(await hub.batch(hold.claim.renew(rest, hold.tokens)))
+    finally:
+        hub.remove(hold)
+        if hold.link is not None and not is_lost:
+            hold.link.close()
+        hub.gone(hold)
+    if isinstance(left, Error):
+        raise left
+    hub.counts.releases += not is_lost
+    return Released.YES if left else Released.NOT_HELD
+
+
+async def resume(hub: Hub, claim: Terms, token: int, on_lost: Optional[OnLost], keep: Callable[[Hold], T]) -> T:
+    """Takes over what the owner of this claim holds under a token, and returns what this function makes of the hold.
+
+    :raises NotOwned: when it holds nothing.
+    """
+    hub.begin()
+    sent = Moment()
+    try:
+        if not await renews(hub, claim, claim.lease, (token,)):
+            raise NotOwned("the hold is over")
+        hub.check_open()
+    except Error:
+        hub.counts.acquisitions_failed += 1
+        raise
+    hold = Hold(hub, claim, (token,), claim.lease, sent, on_lost, None)
+    try:
+        hub.add(hold)
+        hub.counts.acquisitions += 1
+        return keep(hold)
+    except BaseException:
+        # A signal handler has raised. It is not released: another process may hold it, too.
+        hub.remove(hold)
+        raise
 
 
 async def _release(hub: Hub, commands: list[Command]) -> Released:
@@ -124,16 +172,15 @@ async def request(hub: Hub, *words: Any) -> Any:
     return await hub.call(words, words[1])
 
 
-async def owners(hub: Hub, key: bytes) -> list[Any]:
-    """The owners that hold a lock."""
-    info = await request(hub, "LOCK.INFO", key)
-    return [field(holder, b"owner") for holder in holders_of(info)]
+async def info(hub: Hub, key: bytes) -> LockInfo:
+    """The holders and waiters of a lock."""
+    return lock_info(await request(hub, "LOCK.INFO", key))
 
 
 async def owns(hub: Hub, claim: Terms) -> bool:
     """Whether this owner holds all keys of the claim."""
     for key in claim.keys:
-        if claim.owner not in await owners(hub, key):
+        if claim.owner not in [holder.owner for holder in (await info(hub, key)).holders]:
             return False
     return True
 

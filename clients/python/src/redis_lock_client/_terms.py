@@ -251,6 +251,14 @@ def checked_lease(lease: Any, name: str) -> float:
     return span
 
 
+def checked_rest(rest: Any) -> float:
+    """The lease of a lock that is left."""
+    span = checked_span(rest, "rest")
+    if span == 0:
+        raise ConfigError("rest is more than 0: a lock that is to be free now is released")
+    return checked_lease(max(span, 0.002), "rest")
+
+
 def checked_wait(wait: Any, name: str) -> Optional[float]:
     """The limit of a wait in seconds; None for no limit."""
     return None if wait is None or wait == math.inf else checked_span(wait, name)

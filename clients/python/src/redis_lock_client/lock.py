@@ -85,7 +85,8 @@ class ThreadLock(AnyLock["Client", Name]):
         hold: Any = self
         try:
             hold = self._hold()
-            self.release()
+            if not self.local.is_left:
+                self.release()
         except BaseException as error:
             if not isinstance(error, redis_errors.LockError):
                 self._let_go(hold)
@@ -120,6 +121,7 @@ class ThreadLock(AnyLock["Client", Name]):
             hold.hub.give_back(hold)
             self._forget(hold)
 
+    leave = blocking(AnyLock._leave)
     locked = blocking(AnyLock._locked)
     owned = blocking(AnyLock._owned)
     do_release = blocking(AnyLock._do_release)
@@ -176,6 +178,9 @@ class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignor
         :param sleep: not used. The others, and the errors, are those of :meth:`MultiLock.acquire`.
         """
         return bool(run(self._acquire(blocking, blocking_timeout, token)))
+
+    info = blocking(BaseLock._info)
+    resume = blocking(BaseLock._resume)
 
 
 class MultiLock(ThreadLock[Iterable[Key]], BaseMultiLock["Client"]):

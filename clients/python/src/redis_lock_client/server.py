@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 from ._acquire import Acquisition, LatchWait
 from ._address import client_of_url
 from ._client import check_client
-from ._hold import Hold, field, left
+from ._hold import Hold, left
 from ._hub import hub_of
-from ._requests import at_most_once, release, request
+from ._info import SemaphoreInfo, semaphore_info
+from ._requests import at_most_once, leave, release, request, resume
 from ._terms import (
     MOST_COUNT,
     MOST_PERMITS,
@@ -23,8 +24,10 @@ from ._terms import (
     check_function,
     checked_key,
     checked_number,
+    checked_rest,
     checked_terms,
     checked_wait,
+    owned_by,
 )
 from ._threads import ThreadHub, blocking, run
 from .errors import Error, bad_reply, refused
@@ -53,20 +56,6 @@ class Unreleased:
 
     key: bytes
     error: Error
-
-
-@dataclass(frozen=True)
-class SemaphoreInfo:
-    """The state of a semaphore (``SEM.INFO``)."""
-
-    #: The number of permits, held and free.
-    permits: int
-    #: The free permits; negative after a change to fewer permits than are held.
-    free: int
-    held: int
-    waiters: int
-    #: How long the first waiter has waited, in seconds.
-    longest_wait: float
 
 
 def maker(kind: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -188,6 +177,15 @@ class BasePermit:
         self._dropped.detach()
         return released
 
+    async def _leave(self, rest: Number) -> Released:
+        """Leaves the permit held for this many seconds (``SEM.RENEW``), as :meth:`Lock.leave` does."""
+        span, hold = checked_rest(rest), self._hold
+        if hold.is_gone or hold.hub.is_closing:
+            return Released.NOT_HELD
+        left_so: Released = await leave(hold, span)
+        self._dropped.detach()
+        return left_so
+
 
 class BaseSemaphore(Generic[Client, T]):
     """The arguments of ``Semaphore``, and its requests."""
@@ -238,6 +236,15 @@ class BaseSemaphore(Generic[Client, T]):
         """
         return cast("T", await self._acquire_in(None))
 
+    async def _resume(self, owner: Text, token: int) -> T:
+        """Takes over the permit of another process, by its :attr:`Permit.owner` and :attr:`Permit.token`, with the
+        lease of this object from now. The server does not compare the token.
+
+        :raises NotOwned: when that owner has no permit.
+        """
+        claim, number = owned_by(self._terms, owner), checked_number(token, "token", 0, MOST_COUNT)
+        return await resume(self._hub.here(), claim, number, self._on_lost, self._permit)
+
     async def _set(self, permits: int) -> None:
         """Creates the semaphore, or changes its number of permits (``SEM.SET``)."""
         number = checked_number(permits, "permits", 0, MOST_PERMITS)
@@ -250,12 +257,10 @@ class BaseSemaphore(Generic[Client, T]):
         reply = await request(hub, "SEM.INFO", self._terms.key)
         if reply is None:
             return None
-        names = (b"permits", b"free", b"held", b"waiters", b"longest-wait-ms")
-        numbers = [field(reply, name) for name in names]
-        if not all(isinstance(number, int) for number in numbers):
+        found = semaphore_info(reply)
+        if found is None:
             raise bad_reply(hub.name)
-        permits, free, held, waiters, longest = numbers
-        return SemaphoreInfo(permits, free, held, waiters, longest / 1000)
+        return found
 
 
 class BaseLatch(Generic[Client]):
@@ -347,6 +352,7 @@ class Permit(BasePermit):
             raise
 
     release.__doc__ = BasePermit._release.__doc__
+    leave = blocking(BasePermit._leave)
 
     def __enter__(self) -> Permit:
         return self
@@ -379,6 +385,7 @@ class Semaphore(BaseSemaphore[Union["redis.Redis", "redis.RedisCluster", "Server
     try_acquire = blocking(BaseSemaphore[Any, Permit]._try_acquire)
     acquire_within = blocking(BaseSemaphore[Any, Permit]._acquire_within)
     acquire = blocking(BaseSemaphore[Any, Permit]._acquire)
+    resume = blocking(BaseSemaphore[Any, Permit]._resume)
     set = blocking(BaseSemaphore._set)
     info = blocking(BaseSemaphore._info)
 

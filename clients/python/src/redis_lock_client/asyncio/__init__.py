@@ -14,10 +14,12 @@ from __future__ import annotations
 
 # Each name `as` itself: so type checkers know that it is public.
 from .._election import Leader as Leader
+from .._info import Holder as Holder
+from .._info import LockInfo as LockInfo
+from .._info import SemaphoreInfo as SemaphoreInfo
 from ..outcome import LostReason as LostReason
 from ..outcome import Mode as Mode
 from ..outcome import Released as Released
-from ..server import SemaphoreInfo as SemaphoreInfo
 from ..server import Unreleased as Unreleased
 from .lock import Election as Election
 from .lock import Lock as Lock

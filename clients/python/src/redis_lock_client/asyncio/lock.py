@@ -69,7 +69,8 @@ class TaskLock(AnyLock["Client", Name]):
 
     async def __aexit__(self, _: object, raised: object, __: object) -> None:
         try:
-            await self.release()
+            if not self.local.is_left:
+                await self.release()
         except Exception as error:
             self._left(error, raised)
 
@@ -77,6 +78,7 @@ class TaskLock(AnyLock["Client", Name]):
     locked = AnyLock._locked
     owned = AnyLock._owned
     release = AnyLock._release
+    leave = AnyLock._leave
     do_release = AnyLock._do_release
     extend = AnyLock._extend
     reacquire = AnyLock._reacquire
@@ -87,6 +89,9 @@ class TaskLock(AnyLock["Client", Name]):
 class Lock(TaskLock[Key], BaseLock["Client"], redis.asyncio.lock.Lock):  # type: ignore[misc]
     """A lock of the redis-lock module, in the place of ``redis.asyncio.lock.Lock``: :class:`redis_lock_client.Lock`,
     with the same parameters, whose methods are coroutines. ``on_lost`` may be a coroutine function."""
+
+    info = BaseLock._info
+    resume = BaseLock._resume
 
 
 class MultiLock(TaskLock[Iterable[Key]], BaseMultiLock["Client"]):

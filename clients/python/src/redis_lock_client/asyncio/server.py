@@ -30,6 +30,7 @@ class Permit(BasePermit):
         return Lost(self._hold)
 
     release = BasePermit._release
+    leave = BasePermit._leave
 
     async def __aenter__(self) -> Permit:
         return self
@@ -50,6 +51,7 @@ class Semaphore(BaseSemaphore[Union["redis.asyncio.Redis", "redis.asyncio.RedisC
     try_acquire = BaseSemaphore[Any, Permit]._try_acquire
     acquire_within = BaseSemaphore[Any, Permit]._acquire_within
     acquire = BaseSemaphore[Any, Permit]._acquire
+    resume = BaseSemaphore[Any, Permit]._resume
     set = BaseSemaphore._set
     info = BaseSemaphore._info
 
