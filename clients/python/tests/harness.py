@@ -219,6 +219,18 @@ def two_nodes(*options: str) -> tuple[TestServer, TestServer]:
     return here, there
 
 
+def add_replica(primary: TestServer) -> TestServer:
+    """A node that replicates this one."""
+    bus = free_port()
+    node = _node(bus, ())
+    name = primary.observer.execute_command("CLUSTER MYID").decode()
+    primary.run(f"CLUSTER MEET 127.0.0.1 {node.port} {bus}")
+    wait_for("the replica", lambda: node.run(f"CLUSTER REPLICATE {name}"))
+    wait_for("its data", lambda: node.observer.info("replication").get("master_link_status") == "up")
+    wait_for("the slots", lambda: any(len(slots) > 3 for slots in primary.observer.execute_command("CLUSTER SLOTS")))
+    return node
+
+
 def _node(bus: int, options: tuple[str, ...]) -> TestServer:
     cluster = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-allow-replica-migration", "no"]
     return TestServer(*cluster, *options)

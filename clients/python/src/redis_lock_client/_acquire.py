@@ -14,6 +14,7 @@ from ._hold import RELEASED_FOR, Hold, Moment, OnLost, now, warn
 from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Ending, Hub, Ticket, jittered
 from ._info import lock_info
 from ._link import Link
+from ._replicas import replicated
 from ._terms import Command, Terms, Verb, millis
 from .errors import ConnectionFailed, Error, NoAnswer, NoSemaphore, Refused, bad_reply, refused
 
@@ -257,6 +258,8 @@ class Acquisition:
         if tokens is None:
             return None
         lease: Optional[float] = self._terms.lease
+        if self._terms.replicas is not None:
+            sent = await replicated(self.hub, self._claim, tokens)
         if self._link is not None:
             sent = Moment()
             found = await self.hub.ask(self._link, ("LOCK.INFO", self.key))

@@ -197,7 +197,10 @@ class Hub:
         self.contended: set[bytes] = set()
         #: The acquisitions and releases under way.
         self.users: set[object] = set()
+        #: Those of the subscriptions by node, and those that ask for replicas.
         self.links: dict[Any, Link] = {}
+        #: By node: the grants whose replicas are asked for.
+        self.checks: dict[Any, Any] = {}
         #: What the first subscription to each node opens for the other waits. Weak: a wait that a signal handler ended
         #: in its last lines opens nothing, and the next one must not wait for it.
         self._gates: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
@@ -534,7 +537,7 @@ class Hub:
             jobs = [job for job in map(self._renewal, list(self.holds)) if job is not None]
         jobs += [job for job in (ending.job(moment) for ending in list(self.endings)) if job is not None]
         for node, link in list(self.links.items()):
-            if self.tickets:
+            if self.tickets and link.channels:
                 link.probe(moment, self.patience)
             elif moment - self._used > IDLE:
                 link.close()

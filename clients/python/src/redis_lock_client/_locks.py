@@ -18,6 +18,7 @@ from ._hub import hub_of
 from ._info import LockInfo
 from ._requests import at_most_once, holds_lock, info, leave, owns, release, release_owner, renews, resume, set_lease
 from ._terms import (
+    DEFAULT_WITHIN,
     MOST_COUNT,
     Key,
     Number,
@@ -64,6 +65,8 @@ class _Holds(TypedDict, total=False):
     renew: Optional[bool]
     on_lost: Optional[Callable[[LostReason], Any]]
     max_hold: Optional[Number]
+    replicas: Optional[int]
+    replicas_within: Number
 
 
 class ClassOptions(_Holds, total=False):
@@ -124,6 +127,8 @@ class AnyLock(Generic[Client, Name]):
         on_lost: Optional[Callable[[LostReason], Any]] = None,
         max_hold: Optional[Number] = None,
         note: Optional[Text] = None,
+        replicas: Optional[int] = None,
+        replicas_within: Number = DEFAULT_WITHIN,
     ) -> None:
         if timeout is not None and lease is not None:
             raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
@@ -144,8 +149,14 @@ class AnyLock(Generic[Client, Name]):
         self._renew = None if renew is None else checked_flag(renew, "renew")
         self._session = checked_flag(session, "session")
         self._on_lost = on_lost
-        self._given = {"lease": lease, "margin": margin, "owner": owner, "max_hold": max_hold, "mode": mode}
-        self._given["note"] = note
+        self._given: dict[str, Any] = {
+            "lease": lease,
+            "margin": margin,
+            "owner": owner,
+            "max_hold": max_hold,
+            "mode": mode,
+        }
+        self._given.update(note=note, replicas=replicas, replicas_within=replicas_within)
         self.local = ThreadLocal() if self.thread_local else SimpleNamespace(token=None, hold=None, is_left=False)
         self._terms_of: Any = timeout
         self._terms = self._checked()

@@ -67,7 +67,7 @@ async def leave(hold: Hold, rest: float) -> Released:
         hub.users.add(hold)
         # No renewal and no loss from here on.
         hub.holds.discard(hold)
-        left = False if is_lost else _verdict(await hub.batch(hold.claim.renew(rest, hold.tokens)))
+        left = False if is_lost else verdict(await hub.batch(hold.claim.renew(rest, hold.tokens)))
     finally:
         hub.remove(hold)
         if hold.link is not None and not is_lost:
@@ -119,7 +119,7 @@ async def _release(hub: Hub, commands: list[Command]) -> Released:
     return Released.YES if was_served else Released.NOT_HELD
 
 
-def _verdict(replies: list[Any]) -> Any:
+def verdict(replies: list[Any]) -> Any:
     """Whether a renewal found all keys held, or the error for which that is not known."""
     error = next((reply for reply in replies if isinstance(reply, Error)), None)
     if error is None or _is_foreign(error) or any(not isinstance(reply, Error) and reply != 1 for reply in replies):
@@ -136,7 +136,7 @@ async def set_lease(hold: Hold, lease: float) -> None:
     hold.changes += 1
     hold.may_last(lease)
     try:
-        held = _verdict(await hub.batch(hold.claim.renew(lease, hold.tokens)))
+        held = verdict(await hub.batch(hold.claim.renew(lease, hold.tokens)))
     finally:
         hold.changes -= 1
     with hub.guard:
@@ -160,7 +160,7 @@ async def set_lease(hold: Hold, lease: float) -> None:
 async def renews(hub: Hub, claim: Terms, lease: Optional[float], tokens: Optional[Tokens] = None) -> bool:
     """Renews what an owner holds, without tokens under any; whether it holds all keys."""
     hub.check_open()
-    held = _verdict(await hub.batch(claim.renew(lease, tokens)))
+    held = verdict(await hub.batch(claim.renew(lease, tokens)))
     if isinstance(held, Error):
         raise held
     return bool(held)

@@ -19,6 +19,10 @@ from .outcome import Mode
 
 #: The default lease, which is also the server's.
 DEFAULT_LEASE = 30.0
+#: How long replicas may take.
+DEFAULT_WITHIN = 0.1
+#: The most replicas that can be asked for.
+_MOST_REPLICAS = 100
 #: The longest lease, which clocks can still represent.
 _LONGEST_LEASE = 100 * 365 * 86_400.0
 #: The longest name of an owner.
@@ -83,6 +87,9 @@ class Terms(NamedTuple):
     is_permit: bool = False
     #: The number of permits with which an acquisition creates a missing semaphore.
     limit: Optional[int] = None
+    #: How many replicas have to have a grant, and within how many seconds.
+    replicas: Optional[int] = None
+    within: float = DEFAULT_WITHIN
     #: What each request of an acquisition says behind its owner.
     words: Command = ()
 
@@ -170,6 +177,8 @@ def checked_terms(
     owner: Any = None,
     max_hold: Any = None,
     note: Any = None,
+    replicas: Any = None,
+    replicas_within: Any = DEFAULT_WITHIN,
     lease_name: str = "lease",
     **others: Any,
 ) -> Terms:
@@ -187,7 +196,16 @@ def checked_terms(
         if margin > span / 2:
             raise ConfigError(f"margin is at most half of {lease_name}: before it the lock is renewed")
     note = None if note is None else checked_note(note)
-    terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, note=note, **others).with_words()
+    if replicas is not None:
+        replicas = checked_number(replicas, "replicas", 1, _MOST_REPLICAS)
+        if others.get("is_session"):
+            raise ConfigError("a lock that ends with its connection has no replicas")
+    within = checked_span(replicas_within, "replicas_within")
+    if not 0.001 <= within <= _LONGEST_LEASE:
+        raise ConfigError("replicas_within is at least a millisecond")
+    terms = Terms(
+        keys, lease=span, margin=margin, max_hold=max_hold, note=note, replicas=replicas, within=within, **others
+    ).with_words()
     if note is not None and terms.mode is not Mode.EXCLUSIVE:
         raise ConfigError("a note is of exclusive locks")
     return terms if owner is None else owned_by(terms, owner)

@@ -182,6 +182,17 @@ class NotOwned(_OfLock, redis_errors.LockNotOwnedError):
     """The lock is not held any more under the token of this object."""
 
 
+class NotReplicated(_OfLock):
+    """Fewer replicas than wanted had the grant in time (``replicas=``): ``wanted``, ``had``. Nothing is held."""
+
+    def __init__(self, wanted: int, had: int, within: float, lock_name: Name = None) -> None:
+        message = f"{had} of {wanted} replicas have the grant within {within * 1000:.0f} ms"
+        super().__init__(message, lock_name)
+        self.args = (wanted, had, within, lock_name)
+        self.wanted = wanted
+        self.had = had
+
+
 class NoSemaphore(_OfLock):
     """No client has created the semaphore (``limit=``, :meth:`Semaphore.set`), so it has no permits."""
 

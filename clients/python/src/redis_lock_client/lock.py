@@ -161,6 +161,9 @@ class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignor
     :param on_lost: called with the :class:`LostReason` in a thread of its own when the lock is lost. A loss that
         nothing listens to is a warning in the log ``redis_lock_client``.
     :param max_hold: the longest time of a hold in seconds, in spite of renewals: for a program that hangs.
+    :param replicas: how many replicas have to have the grant (1 to 100), so that a fail-over to one of them keeps it.
+        With fewer the acquisition fails (:class:`NotReplicated`), and holds nothing.
+    :param replicas_within: how long they may take, in seconds.
     :param note: a text beside the hold and its wait, for people who look (``LOCK.INFO``): at most 256 bytes.
     :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
     """

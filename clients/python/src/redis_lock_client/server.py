@@ -15,6 +15,7 @@ from ._hub import hub_of
 from ._info import SemaphoreInfo, semaphore_info
 from ._requests import at_most_once, leave, release, request, resume
 from ._terms import (
+    DEFAULT_WITHIN,
     MOST_COUNT,
     MOST_PERMITS,
     Key,
@@ -203,11 +204,14 @@ class BaseSemaphore(Generic[Client, T]):
         margin: Optional[Number] = None,
         owner: Optional[Text] = None,
         on_lost: Optional[Callable[[LostReason], Any]] = None,
+        replicas: Optional[int] = None,
+        replicas_within: Number = DEFAULT_WITHIN,
     ) -> None:
         check_function(on_lost, "on_lost", self._hubs.is_asyncio)
         most = None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS)
         keys = (checked_key(key),)
-        self._terms = checked_terms(keys, lease=lease, margin=margin, owner=owner, is_permit=True, limit=most)
+        needs: dict[str, Any] = {"replicas": replicas, "replicas_within": replicas_within}
+        self._terms = checked_terms(keys, lease=lease, margin=margin, owner=owner, is_permit=True, limit=most, **needs)
         self._on_lost = on_lost
         self._redis = redis
         self._hub = hub_of(redis, self._hubs)
@@ -377,6 +381,7 @@ class Semaphore(BaseSemaphore[Union["redis.Redis", "redis.RedisCluster", "Server
     :param margin: how long before the end of the lease a loss is reported, in seconds (a sixth of the lease).
     :param owner: the owner, see :class:`Lock`: it holds at most one permit. None: a fresh one for each permit.
     :param on_lost: called with the :class:`LostReason` in a thread of its own when a permit is lost.
+    :param replicas: how many replicas have to have a permit, see :class:`Lock`, and ``replicas_within`` how soon.
     """
 
     _permit = Permit

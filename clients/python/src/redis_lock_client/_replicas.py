@@ -1,0 +1,129 @@
+"""Grants that replicas have: a renewal and ``WAIT``, on one connection to each node, beside the other requests.
+
+``WAIT`` counts the replicas that have all writes of its connection, so the renewal goes before it, which also proves
+that the hold lasts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ._hold import Moment
+from ._hub import Hub
+from ._link import Link
+from ._requests import verdict
+from ._terms import Command, Terms, Tokens, millis
+from .errors import Error, NoAnswer, NotOwned, NotReplicated, Refused, bad_reply
+
+
+class _Check:
+    """A grant, and what is known of it: a reply for each renewal, and the number of replicas."""
+
+    count: Any = None
+
+    def __init__(self, hub: Hub, claim: Terms, tokens: Tokens) -> None:
+        self.commands: list[Command] = claim.renew(claim.lease, tokens)
+        self.replicas, self.within = claim.replicas or 0, claim.within
+        self.replies: list[Any] = []
+        self.event = hub.new_event()
+
+
+class Checks:
+    """The grants at one node. Those that come while ``WAIT`` is under way go together into the next one."""
+
+    _link: Optional[Link] = None
+    #: How long the present ``WAIT`` may last.
+    _within = 0.0
+
+    def __init__(self, hub: Hub, node: Any, first: _Check) -> None:
+        self._hub = hub
+        self._node = node
+        self._next = [first]
+        self._sent: list[_Check] = []
+
+    def add(self, check: _Check) -> bool:
+        """Adds a grant, unless the connection has ended."""
+        is_open = bool(self._link.is_open if self._link is not None else self._next)
+        if is_open:
+            self._next.append(check)
+        return is_open
+
+    async def ask(self, check: _Check, key: bytes) -> None:
+        """Waits for the answer to a grant that was added. The first one opens the connection."""
+        hub = self._hub
+        try:
+            if self._link is None and self._next[0] is check:
+                self._link = hub.links["replicas", self._node] = await hub.open(key)
+            with hub.guard:
+                if self._link is not None and self._next and not self._sent:
+                    self._send()
+        except BaseException:
+            self._end()
+            raise
+        # The one before may take its time.
+        before = 0.0 if check in self._sent else hub.patience + self._within
+        await hub.wait(check.event, before + check.within + hub.patience)
+        if not check.event.is_set():
+            self._end()
+
+    def _send(self) -> None:
+        link: Any = self._link
+        self._sent, self._next = self._next, []
+        self._within = max(check.within for check in self._sent)
+        for check in self._sent:
+            for command in check.commands:
+                link.post_in_background(command, check.replies.append)
+        most = max(check.replicas for check in self._sent)
+        link.post_in_background(("WAIT", most, max(1, millis(self._within))), self._done)
+
+    def _done(self, count: Any) -> None:
+        sent, self._sent = self._sent, []
+        for check in sent:
+            check.count = count
+            check.event.set()
+        if self._next:
+            self._send()
+
+    def _end(self) -> None:
+        """Gives the connection up: the grants that wait for it have no answer."""
+        if self._link is not None:
+            self._link.close()
+        with self._hub.guard:
+            rest, self._next = self._next, []
+            for check in rest:
+                check.event.set()
+
+
+async def replicated(hub: Hub, claim: Terms, tokens: Tokens) -> Moment:
+    """Begins the lease of a grant anew, and waits until its replicas have it; the moment before that.
+
+    :raises NotReplicated: when fewer have it in time.
+    :raises NotOwned: when the hold was lost meanwhile.
+    """
+    try:
+        for attempt in range(2):
+            node, _ = await hub.node(claim.key)
+            sent, check = Moment(), _Check(hub, claim, tokens)
+            with hub.guard:
+                checks = hub.checks.get(node)
+                if checks is None or not checks.add(check):
+                    checks = hub.checks[node] = Checks(hub, node, check)
+            await checks.ask(check, claim.key)
+            if not any(isinstance(one, Refused) and one.code in ("MOVED", "ASK") for one in check.replies) or attempt:
+                break
+            await hub.refresh()
+        held = verdict(check.replies) if len(check.replies) == len(check.commands) else NoAnswer(hub.name)
+        for error in (held, check.count):
+            if isinstance(error, Error):
+                raise error
+    except Error as error:
+        # It is given up, and not asked for again.
+        error.is_passing = False
+        raise
+    if not held:
+        raise NotOwned("the lock was lost before the replicas had it", claim.key)
+    if not isinstance(check.count, int):
+        raise bad_reply(hub.name)
+    if check.count < check.replicas:
+        raise NotReplicated(check.replicas, check.count, check.within, claim.key)
+    return sent
