@@ -94,14 +94,14 @@ def test_leaders_follow_each_other_and_each_change_is_observed_once(server: Test
 def test_an_observation_goes_on_when_the_server_is_there_again(server: TestServer, monkeypatch: Any) -> None:
     failures: list[Exception] = []
 
-    async def request(*words: Any) -> Any:
+    async def info(*words: Any) -> Any:
         try:
-            return await _requests.request(*words)
+            return await _requests.info(*words)
         except client.Error as error:
             failures.append(error)
             raise
 
-    monkeypatch.setattr(_election, "request", request)
+    monkeypatch.setattr(_election, "info", info)
     seen = client.Election(server.client(**bounded(5)), "k", lease=0.3).observe()
     assert next(seen) is None
     server.kill()

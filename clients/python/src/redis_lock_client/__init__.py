@@ -37,6 +37,7 @@ from .errors import NotAuthenticated as NotAuthenticated
 from .errors import NotLoaded as NotLoaded
 from .errors import NotOwned as NotOwned
 from .errors import NotReplicated as NotReplicated
+from .errors import QueueFull as QueueFull
 from .errors import Refused as Refused
 from .errors import Unheard as Unheard
 from .errors import Untrusted as Untrusted

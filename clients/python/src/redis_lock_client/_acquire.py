@@ -150,7 +150,7 @@ class Acquisition:
             ticket.message = None
             ticket.event.clear()
             block = 0 if self._end is None else max(1, millis(self._left()))
-            command = (*command, "BLOCK", block, "NOTIFY", channel, ticket.number)
+            command = (*command, *self._terms.waits(block, channel, ticket.number))
         if self.limit and self._end is not None and not hub.is_cluster:
             # redis-py may repeat it for longer than the program waits. (In a cluster also after a redirection.)
             command[0].until = self._end

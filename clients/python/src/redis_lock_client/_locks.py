@@ -67,6 +67,7 @@ class _Holds(TypedDict, total=False):
     max_hold: Optional[Number]
     replicas: Optional[int]
     replicas_within: Number
+    queue: Optional[int]
 
 
 class ClassOptions(_Holds, total=False):
@@ -129,6 +130,7 @@ class AnyLock(Generic[Client, Name]):
         note: Optional[Text] = None,
         replicas: Optional[int] = None,
         replicas_within: Number = DEFAULT_WITHIN,
+        queue: Optional[int] = None,
     ) -> None:
         if timeout is not None and lease is not None:
             raise ConfigError("timeout is a lease that is not renewed, lease one that is renewed: give one of them")
@@ -156,7 +158,7 @@ class AnyLock(Generic[Client, Name]):
             "max_hold": max_hold,
             "mode": mode,
         }
-        self._given.update(note=note, replicas=replicas, replicas_within=replicas_within)
+        self._given.update(note=note, replicas=replicas, replicas_within=replicas_within, queue=queue)
         self.local = ThreadLocal() if self.thread_local else SimpleNamespace(token=None, hold=None, is_left=False)
         self._terms_of: Any = timeout
         self._terms = self._checked()

@@ -23,6 +23,7 @@ DEFAULT_LEASE = 30.0
 DEFAULT_WITHIN = 0.1
 #: The most replicas that can be asked for.
 _MOST_REPLICAS = 100
+_LONGEST_QUEUE = 1_000_000
 #: The longest lease, which clocks can still represent.
 _LONGEST_LEASE = 100 * 365 * 86_400.0
 #: The longest name of an owner.
@@ -32,6 +33,8 @@ _LONGEST_NOTE = 256
 #: The largest number of permits of a semaphore, and the largest count of a latch.
 MOST_PERMITS = 2**31 - 1
 MOST_COUNT = 2**63 - 1
+#: The most permits of one acquisition.
+MOST_AT_ONCE = 64
 #: The most keys that ``LOCK.MACQUIRE`` takes.
 _MOST_KEYS = 1_024
 
@@ -90,6 +93,10 @@ class Terms(NamedTuple):
     #: How many replicas have to have a grant, and within how many seconds.
     replicas: Optional[int] = None
     within: float = DEFAULT_WITHIN
+    #: The most requests of others behind which it waits.
+    queue: Optional[int] = None
+    #: How many permits it takes, if not one.
+    permits: Optional[int] = None
     #: What each request of an acquisition says behind its owner.
     words: Command = ()
 
@@ -116,9 +123,15 @@ class Terms(NamedTuple):
         """The terms with the words of their requests, which are made once."""
         span: Command = (b"SESSION",) if self.is_session else (b"PX", b"%d" % millis(self.lease))
         limit: Command = () if self.limit is None else (b"LIMIT", self.limit)
+        count: Command = () if self.permits is None else (b"COUNT", self.permits)
         once: Command = () if self.is_permit else (b"ONCE",)
         note: Command = () if self.note is None else (b"NOTE", self.note)
-        return Terms(*self[:-1], (*self.mode_words, *span, *limit, *once, *note))
+        return Terms(*self[:-1], (*self.mode_words, *span, *count, *limit, *once, *note))
+
+    def waits(self, millis: int, channel: bytes, ticket: int) -> Command:
+        """What is added to a request that waits."""
+        queue: Command = () if self.queue is None else ("QUEUE", self.queue)
+        return ("BLOCK", millis, "NOTIFY", channel, ticket, *queue)
 
     def acquire(self) -> Command:
         """The request: the tokens, or nil. Sent twice, it is granted once."""
@@ -179,6 +192,7 @@ def checked_terms(
     note: Any = None,
     replicas: Any = None,
     replicas_within: Any = DEFAULT_WITHIN,
+    queue: Any = None,
     lease_name: str = "lease",
     **others: Any,
 ) -> Terms:
@@ -203,9 +217,8 @@ def checked_terms(
     within = checked_span(replicas_within, "replicas_within")
     if not 0.001 <= within <= _LONGEST_LEASE:
         raise ConfigError("replicas_within is at least a millisecond")
-    terms = Terms(
-        keys, lease=span, margin=margin, max_hold=max_hold, note=note, replicas=replicas, within=within, **others
-    ).with_words()
+    others.update(replicas=replicas, within=within, queue=checked_queue(queue))
+    terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, note=note, **others).with_words()
     if note is not None and terms.mode is not Mode.EXCLUSIVE:
         raise ConfigError("a note is of exclusive locks")
     return terms if owner is None else owned_by(terms, owner)
@@ -300,6 +313,11 @@ def checked_number(number: Any, name: str, least: int, most: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
         raise ConfigError(f"{name} is a whole number from {least} to {most}")
     return number
+
+
+def checked_queue(queue: Any) -> Optional[int]:
+    """The most requests of others behind which a request waits; None for no limit."""
+    return None if queue is None else checked_number(queue, "queue", 0, _LONGEST_QUEUE)
 
 
 def checked_flag(flag: Any, name: str) -> bool:

@@ -102,6 +102,10 @@ class LockBusy(Refused):
     """``LOCKBUSY``: the limit of waiters, tickets or bound holds is reached."""
 
 
+class QueueFull(Refused):
+    """``QUEUEFULL``: as many requests as ``queue=`` allows wait already. The request left nothing."""
+
+
 class LockBroken(Refused):
     """``LOCKBROKEN``: an operator has ended the wait (``LOCK.BREAK ... PURGE``)."""
 
@@ -205,6 +209,7 @@ _CLASSES: dict[str, type[Refused]] = {
     "WRONGTYPE": WrongType,
     "LOCKTYPE": WrongType,
     "LOCKBUSY": LockBusy,
+    "QUEUEFULL": QueueFull,
     "LOCKBROKEN": LockBroken,
     "LOCKDELAY": LockDelay,
 }

@@ -164,6 +164,8 @@ class Lock(ThreadLock[Key], BaseLock["Client"], redis.lock.Lock):  # type: ignor
     :param replicas: how many replicas have to have the grant (1 to 100), so that a fail-over to one of them keeps it.
         With fewer the acquisition fails (:class:`NotReplicated`), and holds nothing.
     :param replicas_within: how long they may take, in seconds.
+    :param queue: wait only behind fewer requests of others than this (0 to 1,000,000); otherwise the acquisition fails
+        at once (:class:`QueueFull`). A lock that is free is acquired in any case.
     :param note: a text beside the hold and its wait, for people who look (``LOCK.INFO``): at most 256 bytes.
     :raises ConfigError: when an argument is out of its bounds. It is a ``ValueError``.
     """

@@ -16,6 +16,7 @@ from ._info import SemaphoreInfo, semaphore_info
 from ._requests import at_most_once, leave, release, request, resume
 from ._terms import (
     DEFAULT_WITHIN,
+    MOST_AT_ONCE,
     MOST_COUNT,
     MOST_PERMITS,
     Key,
@@ -25,6 +26,7 @@ from ._terms import (
     check_function,
     checked_key,
     checked_number,
+    checked_queue,
     checked_rest,
     checked_terms,
     checked_wait,
@@ -165,6 +167,11 @@ class BasePermit:
         """The owner of the permit, a credential."""
         return self._hold.claim.owner
 
+    @property
+    def count(self) -> int:
+        """How many permits it stands for."""
+        return self._hold.claim.permits or 1
+
     def valid_for(self) -> float:
         """How long the permit is certainly still held, in seconds. 0 in a forked child, which does not hold it."""
         return self._hold.valid_for()
@@ -206,12 +213,26 @@ class BaseSemaphore(Generic[Client, T]):
         on_lost: Optional[Callable[[LostReason], Any]] = None,
         replicas: Optional[int] = None,
         replicas_within: Number = DEFAULT_WITHIN,
+        queue: Optional[int] = None,
+        count: Optional[int] = None,
     ) -> None:
         check_function(on_lost, "on_lost", self._hubs.is_asyncio)
-        most = None if limit is None else checked_number(limit, "limit", 1, MOST_PERMITS)
-        keys = (checked_key(key),)
-        needs: dict[str, Any] = {"replicas": replicas, "replicas_within": replicas_within}
-        self._terms = checked_terms(keys, lease=lease, margin=margin, owner=owner, is_permit=True, limit=most, **needs)
+        if limit is not None:
+            checked_number(limit, "limit", 1, MOST_PERMITS)
+        if count is not None:
+            checked_number(count, "count", 1, min(MOST_AT_ONCE, limit or MOST_AT_ONCE))
+        self._terms = checked_terms(
+            (checked_key(key),),
+            lease=lease,
+            margin=margin,
+            owner=owner,
+            replicas=replicas,
+            replicas_within=replicas_within,
+            queue=queue,
+            is_permit=True,
+            limit=limit,
+            permits=count,
+        )
         self._on_lost = on_lost
         self._redis = redis
         self._hub = hub_of(redis, self._hubs)
@@ -312,16 +333,17 @@ class BaseLatch(Generic[Client]):
             # Changed in between.
             raise refused(hub.name, "WRONGTYPE", "the key holds no count") from None
 
-    async def _wait(self, timeout: Optional[Number] = None) -> bool:
+    async def _wait(self, timeout: Optional[Number] = None, queue: Optional[int] = None) -> bool:
         """Waits until the latch is open (``LATCH.WAIT``); False when it is closed at the end of the wait.
 
         :param timeout: how long it waits, in seconds; None for no limit.
+        :param queue: behind how many requests it waits, see :class:`Lock`.
         :raises ConnectionFailed: when the server did not answer.
         """
-        limit = checked_wait(timeout, "timeout")
+        limit, terms = checked_wait(timeout, "timeout"), Terms((self._key,), queue=checked_queue(queue))
         hub = self._hub.here()
         hub.begin()
-        return bool(await LatchWait(hub, Terms((self._key,)), limit).run())
+        return bool(await LatchWait(hub, terms, limit).run())
 
 
 # For threads
@@ -382,6 +404,9 @@ class Semaphore(BaseSemaphore[Union["redis.Redis", "redis.RedisCluster", "Server
     :param owner: the owner, see :class:`Lock`: it holds at most one permit. None: a fresh one for each permit.
     :param on_lost: called with the :class:`LostReason` in a thread of its own when a permit is lost.
     :param replicas: how many replicas have to have a permit, see :class:`Lock`, and ``replicas_within`` how soon.
+    :param queue: behind how many requests a request waits, see :class:`Lock`.
+    :param count: how many permits an acquisition takes in one step, all or none (1 to 64; one by default). The
+        :class:`Permit` stands for all of them.
     """
 
     _permit = Permit
