@@ -137,9 +137,13 @@ def test_a_lost_grant_and_a_lost_reply(primary: TestServer, replica: TestServer)
             proxy.let_go()
             join(waiting)
             assert [type(error) for error in errors] == [client.NotOwned]
-        proxy.cut_after(b"WAIT")
-        with pytest.raises(client.ConnectionFailed):
-            locks.lock("k", replicas=1, replicas_within=LONG).acquire(blocking_timeout=60)
+            errors.clear()
+            lock = locks.lock("k", replicas=1, replicas_within=LONG)
+            waiting = in_threads(1, fail)
+            wait_for("WAIT", lambda: primary.observer.info("clients")["blocked_clients"] == 1)
+            proxy.cut()
+            join(waiting)
+            assert [isinstance(error, client.ConnectionFailed) for error in errors] == [True]
         assert locks.settled(20) == [] and primary.run("EXISTS k") == 0
         # The next one opens another connection.
         with locks.lock("k", replicas=1, replicas_within=LONG):

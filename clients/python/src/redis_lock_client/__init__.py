@@ -47,6 +47,9 @@ from .lock import Lock as Lock
 from .lock import Lost as Lost
 from .lock import MultiLock as MultiLock
 from .lock import Redis as Redis
+from .lock import observe as observe
+from .observer import Observed as Observed
+from .observer import Observer as Observer
 from .outcome import LostReason as LostReason
 from .outcome import Mode as Mode
 from .outcome import Released as Released

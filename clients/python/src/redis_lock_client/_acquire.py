@@ -17,6 +17,7 @@ from ._link import Link
 from ._replicas import replicated
 from ._terms import Command, Terms, Verb, millis
 from .errors import ConnectionFailed, Error, NoAnswer, NoSemaphore, Refused, bad_reply, refused
+from .observer import Observed
 
 #: When a wait that cannot reach its server warns, and how often from then on.
 _WARNS_AFTER, _WARNS_EVERY = 3.0, 30.0
@@ -50,13 +51,24 @@ class Acquisition:
     async def run(self, keep: Callable[[Any], Any] = bool) -> Any:
         """Asks until the request is granted, and returns what this function makes of the result; None when it is not
         granted at the end."""
+        hub, begun = self.hub, now()
+        observed = None if hub.observer is None else self._observed()
+        hub.observe("asked", observed)
         try:
             result = await self._run()
-            return None if result is None else keep(result)
-        except BaseException:
+            kept = None if result is None else keep(result)
+        except BaseException as error:
             # Also if a signal handler has raised, at any moment.
             self.give_up()
+            hub.observe("answered", observed, False, now() - begun, error)
             raise
+        if self.hold is not None:
+            self.hold.observed = observed
+        hub.observe("answered", observed, result is not None, now() - begun, None)
+        return kept
+
+    def _observed(self) -> Observed:
+        return self._terms.observed
 
     async def _run(self) -> Any:
         hub, counts = self.hub, self.hub.counts
@@ -304,6 +316,9 @@ class LatchWait(Acquisition):
     """A wait until a latch is open."""
 
     is_counted = 0
+
+    def _observed(self) -> Observed:
+        return Observed(self._terms.names, "latch")
 
     def command(self) -> Command:
         return (Verb("LATCH.WAIT"), self.key)

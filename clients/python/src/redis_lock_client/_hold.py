@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from ._info import lock_info
 from ._terms import Command, Terms, Tokens
 from .errors import Error, Refused
+from .observer import Observed
 from .outcome import LostReason, Mode
 
 if TYPE_CHECKING:
@@ -84,8 +85,11 @@ class Hold:
     changes = 0
     #: The time at which the server's lease is over at the latest, whatever has been answered.
     ends = 0.0
+    #: What the observer knows it by, after its grant was told.
+    observed: Optional[Observed] = None
     _asks = 0
     _asked: Optional[float] = None
+    _is_late = False
 
     def __init__(
         self, hub: Hub, claim: Terms, tokens: Tokens, lease: float, sent: Moment, on_lost: Optional[OnLost], link: Any
@@ -97,6 +101,7 @@ class Hold:
         #: The connection to which a session is bound.
         self.link = link
         self.renews = claim.renews
+        self._granted = sent.steady
         #: The thread that has acquired it.
         self.thread = threading.get_ident()
         self._on_lost = on_lost
@@ -106,6 +111,10 @@ class Hold:
         self._until = math.inf if longest is None else sent.steady + longest
         self.set_lease(lease, sent)
 
+    def held(self) -> float:
+        """The time since the grant, in seconds."""
+        return now() - self._granted
+
     # The lease
 
     def set_lease(self, lease: float, sent: Moment) -> None:
@@ -113,6 +122,7 @@ class Hold:
         lease = min(lease, self.unheard_lease)
         #: Read by other threads, so set as one.
         self.term = (lease, sent)
+        self._is_late = False
         margin = self.claim.margin
         margin = lease / 6 if margin is None else min(margin, lease / 2)
         #: When the loss is reported, by the monotonic clock.
@@ -164,6 +174,10 @@ class Hold:
             # The longest time of the hold ends with this lease.
             self.renews = False
             return None
+        late = now() - self.term[1].steady - self.lease * 2 / 3
+        if late >= 0 and not self._is_late:
+            self._is_late = True
+            self.hub.observe_later("late", self.observed, late + self.lease / 3)
         self.renewed_at = now() + self.lease / 3
         self.may_last(lease)
         return self.claim.renew(lease, self.tokens), lease
@@ -285,7 +299,8 @@ class Hold:
             is_heard = bool(self._callbacks)
             self._tell()
             self.hub.lost_one(self, reason)
-        names = ", ".join(key.decode("utf-8", "replace") for key in self.claim.keys)
+        names = self.claim.names
+        self.hub.observe_later("lost", self.observed, reason)
         if self._on_lost is not None:
             try:
                 self.hub.tell(self._on_lost, reason)

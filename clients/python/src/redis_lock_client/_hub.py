@@ -20,10 +20,11 @@ from typing import Any, Callable, NamedTuple, Optional
 from redis.crc import key_slot
 
 from ._client import RAW, check_client, is_cluster, is_of_provider, name_of, translated, translating
-from ._hold import FOREIGN, Hold, Moment, OnLost, now
+from ._hold import FOREIGN, Hold, Moment, OnLost, now, warn
 from ._link import Link
 from ._terms import Command
 from .errors import Closed, Error, NoAnswer, Refused, of_redis
+from .observer import Observed, Observer
 from .outcome import LostReason, Released
 from .statistics import Statistics
 
@@ -149,6 +150,8 @@ class Hub:
     """The state of the locks of one client, or of one server object; of asyncio, in one event loop."""
 
     is_asyncio = False
+    #: What the program hears of its locks by, if it wants to.
+    observer: Optional[Observer] = None
     _timer: Any = None
 
     def __init__(self, client: Any, counts: Statistics, is_shared: bool) -> None:
@@ -344,6 +347,22 @@ class Hub:
         if self.is_closing:
             raise Closed("the server object is closed")
 
+    def observe(self, event: str, observed: Optional[Observed], *words: Any) -> None:
+        """Tells the observer of an event, if it knows what it is about."""
+        if self.observer is not None and observed is not None:
+            try:
+                getattr(self.observer, event)(observed, *words)
+            except Exception as error:
+                warn("the observer has failed in %s: %s", event, error)
+
+    def observe_later(self, event: str, observed: Optional[Observed], *words: Any) -> None:
+        """The same from the background, or under the guard."""
+        if self.observer is not None and observed is not None:
+            try:
+                self.tell(lambda _: self.observe(event, observed, *words), LostReason.TAKEN)
+            except Exception as error:
+                warn("the observer cannot be called: %s", error)
+
     def add(self, hold: Hold) -> None:
         """Something is held."""
         with self.guard:
@@ -385,6 +404,8 @@ class Hub:
             if hold.is_over:
                 return None
             ending = self.end(Ending(self, hold.releases(), hold.ends, 0.0, hold.link, True))
+            if hold.reason is None:
+                self.observe_later("released", hold.observed, hold.held())
             self.remove(hold)
         return ending
 

@@ -50,6 +50,7 @@ async def release(hold: Hold) -> Released:
     if hold.link is not None:
         hold.link.close()
     hub.remove(hold)
+    hub.observe("released", hold.observed, hold.held())
     return released
 
 
@@ -70,8 +71,10 @@ async def leave(hold: Hold, rest: float) -> Released:
         left = False if is_lost else verdict(await hub.batch(hold.claim.renew(rest, hold.tokens)))
     finally:
         hub.remove(hold)
-        if hold.link is not None and not is_lost:
-            hold.link.close()
+        if not is_lost:
+            hub.observe("released", hold.observed, hold.held())
+            if hold.link is not None:
+                hold.link.close()
         hub.gone(hold)
     if isinstance(left, Error):
         raise left
@@ -85,19 +88,24 @@ async def resume(hub: Hub, claim: Terms, token: int, on_lost: Optional[OnLost], 
     :raises NotOwned: when it holds nothing.
     """
     hub.begin()
-    sent = Moment()
+    sent, observed = Moment(), claim.observed
+    hub.observe("asked", observed)
     try:
         if not await renews(hub, claim, claim.lease, (token,)):
             raise NotOwned("the hold is over")
         hub.check_open()
-    except Error:
-        hub.counts.acquisitions_failed += 1
+    except BaseException as error:
+        hub.counts.acquisitions_failed += isinstance(error, Error)
+        hub.observe("answered", observed, False, sent.elapsed(), error)
         raise
     hold = Hold(hub, claim, (token,), claim.lease, sent, on_lost, None)
     try:
         hub.add(hold)
         hub.counts.acquisitions += 1
-        return keep(hold)
+        kept = keep(hold)
+        hold.observed = observed
+        hub.observe("answered", observed, True, sent.elapsed(), None)
+        return kept
     except BaseException:
         # A signal handler has raised. It is not released: another process may hold it, too.
         hub.remove(hold)

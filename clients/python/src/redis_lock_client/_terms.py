@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Optional, Union
 
 from .errors import ConfigError, Late, bad_reply
+from .observer import Observed
 from .outcome import Mode
 
 #: The default lease, which is also the server's.
@@ -104,6 +105,16 @@ class Terms(NamedTuple):
     def key(self) -> bytes:
         """The first key, whose slot is that of all."""
         return self.keys[0]
+
+    @property
+    def names(self) -> str:
+        """The keys as text."""
+        return ", ".join(key.decode("utf-8", "replace") for key in self.keys)
+
+    @property
+    def observed(self) -> Observed:
+        """What an observer is told of it."""
+        return Observed(self.names, "semaphore" if self.is_permit else self.mode.value)
 
     def claim(self, fresh: bytes) -> Terms:
         """The terms of one acquisition: with this owner, unless the program has named one."""

@@ -14,9 +14,11 @@ from redis import exceptions as redis_errors
 
 from ._election import AnyElection, Leader
 from ._hold import Hold, LostState
+from ._hub import hub_of
 from ._locks import AnyLock, BaseLock, BaseMultiLock, Name
 from ._terms import Key, Number, Text
 from ._threads import ThreadHub, blocking, run
+from .observer import Observer
 
 if TYPE_CHECKING:
     from typing_extensions import TypeAlias
@@ -243,6 +245,12 @@ class Election(AnyElection["Client"]):
             else:
                 time.sleep(self._interval)
             last = leader
+
+
+def observe(client: Client, observer: Optional[Observer]) -> None:
+    """Tells an observer of all locks, semaphores and latches of a client of redis-py, or of a :class:`Server`, from now
+    on; None: no one."""
+    hub_of(client, ThreadHub).observer = observer
 
 
 class Redis(redis.Redis):

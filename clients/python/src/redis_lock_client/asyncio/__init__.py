@@ -17,6 +17,8 @@ from .._election import Leader as Leader
 from .._info import Holder as Holder
 from .._info import LockInfo as LockInfo
 from .._info import SemaphoreInfo as SemaphoreInfo
+from ..observer import Observed as Observed
+from ..observer import Observer as Observer
 from ..outcome import LostReason as LostReason
 from ..outcome import Mode as Mode
 from ..outcome import Released as Released
@@ -26,6 +28,7 @@ from .lock import Lock as Lock
 from .lock import Lost as Lost
 from .lock import MultiLock as MultiLock
 from .lock import Redis as Redis
+from .lock import observe as observe
 from .server import Latch as Latch
 from .server import Permit as Permit
 from .server import ReadWriteLock as ReadWriteLock

@@ -26,6 +26,7 @@ from .._hub import HUBS, PIPELINE, Hub
 from .._link import Done, Link, read_options
 from .._terms import Command
 from ..errors import Closed, NoAnswer, of_redis
+from ..observer import Observer
 from ..outcome import LostReason
 from ..statistics import Statistics
 
@@ -379,6 +380,7 @@ class Hubs:
     """The hubs of one client, or of one server object."""
 
     is_asyncio = True
+    observer: Optional[Observer] = None
 
     def __init__(self, client: Any, is_shared: bool) -> None:
         self.counts = Statistics()
@@ -404,6 +406,7 @@ class Hubs:
                 if one.is_closed() or self._hubs[one].is_closed:
                     self._hubs.pop(one, None)
             hub = self._hubs[loop] = TaskHub(self._client(), self.counts, self._is_shared)
+            hub.observer = self.observer
         return hub
 
     def all(self) -> list[TaskHub]:

@@ -13,8 +13,10 @@ import redis.asyncio.lock
 
 from .._election import AnyElection, Leader
 from .._hold import LostState
+from .._hub import hub_of
 from .._locks import AnyLock, BaseLock, BaseMultiLock, Name
 from .._terms import Key, Text
+from ..observer import Observer
 from ._loops import Hubs, waited
 
 if TYPE_CHECKING:
@@ -120,6 +122,13 @@ class Election(AnyElection["Client"]):
             else:
                 await asyncio.sleep(self._interval)
             last = leader
+
+
+def observe(client: Client, observer: Optional[Observer]) -> None:
+    """As :func:`redis_lock_client.observe`, in all event loops."""
+    hubs = hub_of(client, Hubs)
+    for hub in [hubs, *hubs.all()]:
+        hub.observer = observer
 
 
 class Redis(redis.asyncio.Redis):
