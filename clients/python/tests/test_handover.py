@@ -98,7 +98,7 @@ def test_what_cannot_be_resumed(server: TestServer) -> None:
 def test_a_resumption_without_an_answer_releases_nothing(server: TestServer, proxy: Proxy) -> None:
     token = server.hold()
     lock = Lock(redis.Redis(port=proxy.port, **bounded(0.5)), "k")
-    proxy.cut_after(b"LOCK.RENEW")
+    proxy.hold_back(b"LOCK.RENEW", goes_on=False)
     with pytest.raises(client.ConnectionFailed):
         lock.resume("holder", token)
     assert lock.owner is None and server.run(f"LOCK.RENEW k holder PX 600000 TOKEN {token}") == 1
