@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import linecache
 import os
@@ -90,6 +91,11 @@ def in_vain(locks: Server, _: str) -> None:
     assert not locks.lock("taken").acquire(blocking_timeout=0.03)
 
 
+def without_replicas(locks: Server, key: str) -> None:
+    with contextlib.suppress(client.NotReplicated):
+        locks.lock(key, replicas=1, replicas_within=0.001).acquire()
+
+
 def changed(locks: Server, key: str) -> None:
     with locks.lock(key, timeout=10) as lock:
         lock.extend(10)
@@ -104,6 +110,7 @@ def changed(locks: Server, key: str) -> None:
     ("work", "error"),
     [
         *((work, Boom) for work in (with_lock, with_session, with_several, with_permit, in_vain, changed)),
+        (without_replicas, Boom),
         *((work, SoftLimit) for work in (with_session, in_vain)),
     ],
 )
