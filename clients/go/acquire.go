@@ -115,7 +115,7 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 
 func (a *acquisition) renameOwner() {
 	if a.owner = a.terms.owner; a.owner == "" {
-		a.owner = a.client.id + ":" + strconv.FormatUint(a.client.next(), 10)
+		a.owner = a.client.id + ":" + strconv.FormatUint(a.client.number.Add(1), 10)
 	}
 }
 
@@ -305,8 +305,8 @@ func (a *acquisition) failed(err error) {
 		return
 	}
 	a.outage.warned = now
-	go a.client.log().Warn("redislock: the wait goes on, but its server cannot be reached",
-		"lock", a.terms.String(), "for", now.Sub(a.outage.since).Round(time.Second), "error", err)
+	a.client.warn("the wait goes on, but its server cannot be reached", a.terms, err,
+		"for", now.Sub(a.outage.since).Round(time.Second))
 }
 
 // wait waits in the queue for a reason to ask again.
@@ -344,7 +344,7 @@ func (a *acquisition) startAnew() {
 func (a *acquisition) giveUp() {
 	if a.place != outside || a.isUnanswered && a.terms.owner == "" {
 		until := time.Now().Add(max(a.terms.lease, a.client.patience))
-		a.client.release(a.terms.giveUp(a.owner, nil), until, a.terms.String())
+		a.client.release(a.terms, a.terms.giveUp(a.owner, nil), until)
 	}
 	a.place, a.isUnanswered = outside, false
 }

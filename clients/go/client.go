@@ -85,6 +85,7 @@ type Client struct {
 	closing, ending context.CancelFunc
 	waits           waits
 
+	// The last number that an owner or a ticket has.
 	number atomic.Uint64
 	mu     sync.Mutex
 	holds  map[*Hold]struct{}
@@ -117,14 +118,11 @@ func New(transport Transport, options ...ClientOption) (*Client, error) {
 	for _, option := range options {
 		option(c)
 	}
-	if c.patience <= 0 {
-		return nil, fmt.Errorf("%w: the response timeout is longer than nothing", ErrUsage)
+	if err := require(c.patience > 0, "the response timeout is longer than nothing"); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
-
-// next is a number that this client has not used.
-func (c *Client) next() uint64 { return c.number.Add(1) }
 
 // begin counts a call; false after the end.
 func (c *Client) begin() bool {
@@ -200,8 +198,10 @@ func (c *Client) send(ctx context.Context, commands ...Command) []Reply {
 	}
 }
 
-// log is where warnings go. The handler is the program's and may block: nothing that renews or waits calls it itself.
-func (c *Client) log() *slog.Logger { return cmp.Or(c.logger, slog.Default()) }
+// warn writes to the log. The handler is the program's and may block, so nothing waits for it.
+func (c *Client) warn(text string, terms *terms, err error, more ...any) {
+	go cmp.Or(c.logger, slog.Default()).Warn("redislock: "+text, append(more, "lock", terms.String(), "error", err)...)
+}
 
 // Close ends the waits, releases what is held, and returns when all is done, after the response timeout and two seconds
 // at the latest. The client of the program stays open. It may be called anywhere, also in a function of [WithOnLost].
@@ -322,7 +322,7 @@ func (c *Client) renewTogether(holds []*Hold) {
 }
 
 // release sends a release in the background, until it is answered or until the end. The result comes on the channel.
-func (c *Client) release(commands []Command, until time.Time, what string) <-chan error {
+func (c *Client) release(terms *terms, commands []Command, until time.Time) <-chan error {
 	result := make(chan error, 1)
 	c.start(func() {
 		var err error
@@ -341,7 +341,7 @@ func (c *Client) release(commands []Command, until time.Time, what string) <-cha
 		}
 		result <- err
 		if err != nil && !isOverwritten(err) {
-			c.log().Warn("redislock: not released: what is held ends with its lease", "lock", what, "error", err)
+			c.warn("not released: what is held ends with its lease", terms, err)
 		}
 	})
 	return result

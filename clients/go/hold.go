@@ -198,7 +198,7 @@ func (h *Hold) lose(reason error) error {
 		go h.terms.onLost(h, loss)
 	}
 	if ctx == nil && h.terms.onLost == nil {
-		go c.log().Warn("redislock: a lock is lost, and nothing listens (Hold.Context)", "error", loss)
+		c.warn("a lock is lost, and nothing listens (Hold.Context)", h.terms, loss)
 	}
 	return loss
 }
@@ -314,8 +314,8 @@ func (h *Hold) ValidFor() time.Duration {
 // encoding.BinaryMarshaler by its method); [ErrUsage] where it has no rule.
 func (h *Hold) Do(ctx context.Context, command ...any) (any, error) {
 	words := []any{"LOCK.IF", h.terms.keys[0], strconv.FormatInt(h.tokens[0], 10)}
-	if h.terms.isPermit {
-		return nil, fmt.Errorf("%w: a permit fences nothing, because several are valid at a time", ErrUsage)
+	if err := require(!h.terms.isPermit, "a permit fences nothing, because several are valid at a time"); err != nil {
+		return nil, err
 	}
 	for _, argument := range command {
 		word, err := wordOf(argument)
@@ -342,8 +342,8 @@ func (h *Hold) Do(ctx context.Context, command ...any) (any, error) {
 // have it, too. It is needed only with [WithoutRenewal]. [ErrLost] means that the lock is not held any more. After a request of this hold
 // without an answer, a longer lease counts as [WithLease]: that request may be served yet.
 func (h *Hold) Renew(ctx context.Context, lease time.Duration) error {
-	if !isLease(lease) {
-		return fmt.Errorf("%w: %s", ErrUsage, leaseBounds)
+	if err := requireLease(lease); err != nil {
+		return err
 	}
 	h.client.mu.Lock()
 	h.span = max(h.span, lease.Truncate(time.Millisecond))
@@ -353,8 +353,9 @@ func (h *Hold) Renew(ctx context.Context, lease time.Duration) error {
 
 // SetNote replaces the text beside the hold of an exclusive lock ([WithNote]). It renews the lease as well.
 func (h *Hold) SetNote(ctx context.Context, note string) error {
-	if h.terms.isPermit || h.terms.mode != "" || len(note) > maxNote {
-		return fmt.Errorf("%w: notes of at most 256 bytes are beside exclusive locks", ErrUsage)
+	if err := require(!h.terms.isPermit && h.terms.mode == "" && len(note) <= maxNote,
+		"notes of at most 256 bytes are beside exclusive locks"); err != nil {
+		return err
 	}
 	return h.renew(ctx, "NOTE", note)
 }
@@ -417,7 +418,7 @@ func (h *Hold) finish(ctx context.Context, inBackground bool) (<-chan error, err
 		commands = h.terms.giveUp(h.owner, h.tokens)
 	}
 	if inBackground || lost != nil {
-		c.release(commands, ends, h.terms.String())
+		c.release(h.terms, commands, ends)
 		return nil, lost
 	}
 	wasHeld, err := released(c.send(ctx, commands...))
@@ -426,7 +427,7 @@ func (h *Hold) finish(ctx context.Context, inBackground bool) (<-chan error, err
 		return nil, fmt.Errorf("%w: %s: %w", ErrLost, h.terms, err)
 	case err != nil && mayPass(err):
 		// The first one may be served late: a repeated one is final.
-		return c.release(h.terms.giveUp(h.owner, h.tokens), ends, h.terms.String()), err
+		return c.release(h.terms, h.terms.giveUp(h.owner, h.tokens), ends), err
 	case err == nil && !wasHeld && !h.isUnanswered:
 		return nil, fmt.Errorf("%w: %s: it was not held any more at its release", ErrLost, h.terms)
 	}

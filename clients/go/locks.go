@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func WithOwner(owner string) Option {
 
 // WithNote sets a text beside the hold of an exclusive lock, at most 256 bytes, for those who look (LOCK.INFO).
 func WithNote(note string) LockOption {
-	return lockOption(func(t *terms) { t.setNote(note) })
+	return lockOption(func(t *terms) { t.note = note })
 }
 
 // WithPermits has an acquisition create a semaphore with so many permits when there is none.
@@ -116,42 +117,41 @@ type terms struct {
 	wrong error
 }
 
-func newTerms(keys []string) *terms { return &terms{keys: keys, lease: 30 * time.Second} }
-
-func (t *terms) with(options []Option) *terms {
+// newLock is the lock of these keys with these options, which are applied as those of its kind.
+func newLock[O any](c *Client, keys []string, options []O, apply func(O, *terms)) *Lock {
+	t := &terms{keys: keys, lease: 30 * time.Second}
 	for _, option := range options {
-		option.ofLock(t)
+		apply(option, t)
 	}
-	return t
+	return &Lock{c, t}
 }
 
-// require notes what is wrong where something does not hold.
-func (t *terms) require(holds bool, text string) {
-	if !holds && t.wrong == nil {
-		t.wrong = fmt.Errorf("%w: %s", ErrUsage, text)
+// require is an error where something does not hold: the server would not say all of it.
+func require(holds bool, text string) error {
+	if holds {
+		return nil
 	}
+	return fmt.Errorf("%w: %s", ErrUsage, text)
 }
 
-func (t *terms) setNote(note string) {
-	t.note = note
-	t.require(len(note) <= maxNote, "a note has at most 256 bytes")
-}
+// require notes what is wrong with an option by itself.
+func (t *terms) require(holds bool, text string) { t.wrong = cmp.Or(t.wrong, require(holds, text)) }
 
-// check returns what is wrong with the terms: not the server, which would not say all of it.
+// check returns what is wrong with the terms.
 func (t *terms) check() error {
-	all := *t
-	all.require(isLease(t.lease), leaseBounds)
-	all.require(t.mode == "" || t.owner != "mode" && !strings.HasSuffix(t.owner, ":write"),
-		"the owner 'mode', or one that ends in ':write', cannot hold for reading or writing")
-	all.require(t.margin >= 0 && t.margin <= t.lease/2,
-		"the margin is at most half of the lease, because before it the lock is renewed, and not negative")
-	all.require(len(t.keys) > 0, "a lock of several keys has one at least")
-	return all.wrong
+	return cmp.Or(t.wrong,
+		requireLease(t.lease),
+		require(t.mode == "" || t.owner != "mode" && !strings.HasSuffix(t.owner, ":write"),
+			"the owner 'mode', or one that ends in ':write', cannot hold for reading or writing"),
+		require(t.margin >= 0 && t.margin <= t.lease/2,
+			"the margin is at most half of the lease, because before it the lock is renewed, and not negative"),
+		require(len(t.keys) > 0, "a lock of several keys has one at least"),
+		require(len(t.note) <= maxNote, "a note has at most 256 bytes"))
 }
 
-const leaseBounds = "a lease lasts two milliseconds to a hundred years"
-
-func isLease(span time.Duration) bool { return span >= 2*time.Millisecond && span <= longestLease }
+func requireLease(span time.Duration) error {
+	return require(span >= 2*time.Millisecond && span <= longestLease, "a lease lasts two milliseconds to a hundred years")
+}
 
 func (t *terms) String() string { return strings.Join(t.keys, ", ") }
 
@@ -184,10 +184,7 @@ func (t *terms) acquire(owner string) Command {
 			words = append(words, word)
 		}
 	}
-	if t.mode != "" {
-		words = append(words, t.mode)
-	}
-	words = append(words, "PX", millis(t.firstLease()))
+	words = append(words, t.inMode("PX", millis(t.firstLease()))...)
 	if !t.isPermit {
 		words = append(words, "ONCE")
 	} else if t.permits > 0 {
@@ -200,6 +197,14 @@ func (t *terms) acquire(owner string) Command {
 		words = append(words, "NOTE", t.note)
 	}
 	return Command{words, key}
+}
+
+// inMode has the mode before these words.
+func (t *terms) inMode(words ...any) []any {
+	if t.mode == "" {
+		return words
+	}
+	return append([]any{t.mode}, words...)
 }
 
 // each is a command for each key, with its token where the hold has one.
@@ -218,23 +223,15 @@ func (t *terms) each(verb any, owner string, tokens []int64, words ...any) []Com
 }
 
 func (t *terms) renew(owner string, tokens []int64, lease time.Duration) []Command {
-	words := []any{"PX", millis(max(lease, time.Millisecond))}
-	if t.mode != "" {
-		words = append(words, t.mode)
-	}
-	return t.each("LOCK.RENEW", owner, tokens, words...)
+	return t.each("LOCK.RENEW", owner, tokens, t.inMode("PX", millis(max(lease, time.Millisecond)))...)
 }
 
 // release ends a hold; without tokens also a wait.
 func (t *terms) release(owner string, tokens []int64) []Command {
-	var words []any
-	if t.mode != "" {
-		words = append(words, t.mode)
+	if t.isPermit {
+		return t.each("LOCK.RELEASE", owner, tokens)
 	}
-	if !t.isPermit {
-		words = append(words, "ALL")
-	}
-	return t.each("LOCK.RELEASE", owner, tokens, words...)
+	return t.each("LOCK.RELEASE", owner, tokens, t.inMode("ALL")...)
 }
 
 // giveUp ends a hold, withdraws the wait, and of a fresh owner makes its requests final: one that the server meets
@@ -278,17 +275,13 @@ type Lock struct {
 
 // NewLock is the exclusive lock of this name, the key in the server.
 func (c *Client) NewLock(name string, options ...LockOption) *Lock {
-	t := newTerms([]string{name})
-	for _, option := range options {
-		option.ofLock(t)
-	}
-	return &Lock{c, t}
+	return newLock(c, []string{name}, options, LockOption.ofLock)
 }
 
 // NewMultiLock is the lock of all these names together: all or none are acquired, in one step of the server, and a
 // wait holds none of them. In a cluster they are in one slot. It is lost when one of them is.
 func (c *Client) NewMultiLock(names []string, options ...Option) *Lock {
-	return &Lock{c, newTerms(slices.Clone(names)).with(options)}
+	return newLock(c, slices.Clone(names), options, Option.ofLock)
 }
 
 // ReadWriteLock has a lock for readers, which many hold at a time, and one for a writer.
@@ -297,9 +290,9 @@ type ReadWriteLock struct{ read, write *Lock }
 // NewReadWriteLock is the read-write lock of this name.
 func (c *Client) NewReadWriteLock(name string, options ...Option) *ReadWriteLock {
 	of := func(mode string) *Lock {
-		t := newTerms([]string{name}).with(options)
-		t.mode = mode
-		return &Lock{c, t}
+		lock := newLock(c, []string{name}, options, Option.ofLock)
+		lock.terms.mode = mode
+		return lock
 	}
 	return &ReadWriteLock{of("READ"), of("WRITE")}
 }
@@ -316,18 +309,15 @@ type Semaphore struct{ lock *Lock }
 // NewSemaphore is the semaphore of this name. Until it is created, by Set or by an acquisition [WithPermits], an
 // acquisition is [ErrNoSemaphore].
 func (c *Client) NewSemaphore(name string, options ...SemaphoreOption) *Semaphore {
-	t := newTerms([]string{name})
-	t.isPermit = true
-	for _, option := range options {
-		option.ofSemaphore(t)
-	}
-	return &Semaphore{&Lock{c, t}}
+	lock := newLock(c, []string{name}, options, SemaphoreOption.ofSemaphore)
+	lock.terms.isPermit = true
+	return &Semaphore{lock}
 }
 
 // Set sets the number of permits. Permits that are held stay held.
 func (s *Semaphore) Set(ctx context.Context, permits int) error {
-	if permits < 0 || permits > math.MaxInt32 {
-		return fmt.Errorf("%w: a semaphore has 0 to 2147483647 permits", ErrUsage)
+	if err := require(permits >= 0 && permits <= math.MaxInt32, "a semaphore has 0 to 2147483647 permits"); err != nil {
+		return err
 	}
 	words := []any{"SEM.SET", s.lock.terms.keys[0], strconv.Itoa(permits)}
 	_, err := s.lock.client.do(ctx, Command{words, 1})
@@ -408,7 +398,7 @@ func (l *locker) Unlock() {
 	case errors.Is(err, ErrLost):
 		panic(err)
 	case err != nil:
-		l.lock.client.log().Warn("redislock: the release goes on", "lock", l.lock.terms.String(), "error", err)
+		l.lock.client.warn("the release goes on", l.lock.terms, err)
 	}
 }
 
@@ -428,14 +418,14 @@ type Leader struct {
 
 // NewElection is the election of this name, the key in the server.
 func (c *Client) NewElection(name string, options ...Option) *Election {
-	return &Election{&Lock{c, newTerms([]string{name}).with(options)}}
+	return &Election{newLock(c, []string{name}, options, Option.ofLock)}
 }
 
 // Campaign waits until the election has no leader, as [Lock.Lock] waits, and becomes the leader. [Election.Leader] and
 // LOCK.INFO show the note, at most 256 bytes. [Hold.SetNote] replaces it, and [Hold.Unlock] resigns.
 func (e *Election) Campaign(ctx context.Context, note string) (*Hold, error) {
 	candidate := *e.lock.terms
-	candidate.setNote(note)
+	candidate.note = note
 	return e.lock.client.acquire(ctx, &candidate, true)
 }
 

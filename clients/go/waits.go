@@ -80,7 +80,7 @@ func (w *waits) join(key string) (*channel, *ticket) {
 
 // open makes a ticket.
 func (w *waits) open(at *channel) *ticket {
-	t := &ticket{w.client.next(), at, make(chan string, 4)}
+	t := &ticket{w.client.number.Add(1), at, make(chan string, 4)}
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
 	if at.name == "" {
