@@ -8,7 +8,8 @@ import {
     refusal,
 } from './errors.js';
 import { Hold, Moment } from './hold.js';
-import { Claim, LONGEST_TIMER, type Terms } from './terms.js';
+import type { Claim, Terms } from './terms.js';
+import { Wait } from './wait.js';
 
 /** Between two attempts to reach a server each pause is twice the last one. In milliseconds, as all times. */
 const FIRST_PAUSE = 20;
@@ -28,11 +29,9 @@ export function jittered(pause = FIRST_PAUSE): { pause: number; next: number } {
  * breaks it subscribes and asks again with the same owner, which keeps its place. Given up, its requests are made
  * final.
  */
-export class Acquisition {
+export class Acquisition extends Wait {
     /** The name of the node at which it is subscribed. */
     node: string | undefined;
-    /** Among what waits. */
-    place = 0;
     private claim: Claim;
     private tag: number | undefined;
     /** Whether a request had no answer: the server may have granted it, or may do it yet. */
@@ -45,10 +44,8 @@ export class Acquisition {
     /** Whether the connection broke under the last request. */
     private isBroken = false;
     private isOver = false;
-    private stopped: { reason: unknown } | undefined;
     private message: readonly string[] | undefined;
     private isRung = false;
-    private wake: (() => void) | undefined;
     private begun = 0;
     private warnsAt = 0;
     private end = 0;
@@ -58,6 +55,7 @@ export class Acquisition {
         private readonly terms: Terms,
         private readonly wait: number,
     ) {
+        super();
         this.claim = client.claim(terms);
         client.waits.add(this);
     }
@@ -114,11 +112,9 @@ export class Acquisition {
         }
     }
 
-    /** Ends it with this error. */
-    stop(reason: unknown): void {
-        this.stopped ??= { reason };
+    override stop(reason: unknown): void {
         this.giveUp();
-        this.ring();
+        super.stop(reason);
     }
 
     /** A message of its ticket. */
@@ -127,10 +123,10 @@ export class Acquisition {
         this.ring();
     }
 
-    /** Wakes it: messages may have been lost. */
-    ring(): void {
+    /** Has it ask again: messages may have been lost. */
+    override ring(): void {
         this.isRung = true;
-        this.wake?.();
+        super.ring();
     }
 
     private async ask(hasTicket: boolean): Promise<Hold | undefined> {
@@ -225,22 +221,10 @@ export class Acquisition {
         return Math.max(0, this.end - performance.now());
     }
 
-    private check(): void {
-        if (this.stopped) throw this.stopped.reason;
-    }
-
-    /** Until it is rung, at most so long. */
-    private sleep(ms: number): Promise<void> {
-        if (this.isRung || this.stopped) return Promise.resolve();
+    override sleep(ms: number): Promise<void> {
+        if (this.isRung) return Promise.resolve();
         this.client.watch();
-        return new Promise((resolve) => {
-            const timer = ms < LONGEST_TIMER ? setTimeout(() => this.wake?.(), ms) : undefined;
-            this.wake = () => {
-                clearTimeout(timer);
-                this.wake = undefined;
-                resolve();
-            };
-        });
+        return super.sleep(ms);
     }
 
     private giveUp(): void {

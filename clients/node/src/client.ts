@@ -14,11 +14,12 @@ import {
 } from './errors.js';
 import { type Hold, Moment } from './hold.js';
 import { IoRedis, type IoRedisLike, isIoRedis } from './ioredis.js';
-import { type AcquireOptions, Lock, Semaphore } from './lock.js';
+import { type AcquireOptions, Lock, type Routine, Semaphore } from './lock.js';
 import { isNodeRedis, NodeRedis, type NodeRedisLike } from './node_redis.js';
 import { slotOf, textOfSlot } from './slot.js';
 import { Claim, checkOptions, LONGEST_TIMER, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
 import type { Answer, Command, Request, Subscription, Transport, Words } from './transport.js';
+import type { Wait } from './wait.js';
 
 /** The longest time between two ticks of the timer, and the time after which an unused subscription is closed. */
 const LONGEST_TICK = 3_000;
@@ -46,12 +47,6 @@ interface Link {
     /** What gives its waits up, when the program's client is closed. */
     readonly lastWords: Command[];
     probedAt: number;
-}
-
-/** What waits, and can be told to stop. */
-interface Wait {
-    place: number;
-    stop(reason: unknown): void;
 }
 
 /**
@@ -88,8 +83,6 @@ export class LockClient implements AsyncDisposable {
         checkOptions(options, ['responseTimeout', 'onWarning']);
         const { responseTimeout = 5_000, onWarning = (text) => process.emitWarning(text, 'RedisLockWarning') } =
             options;
-        if (!(responseTimeout > 0 && responseTimeout < 2 ** 31))
-            throw new ConfigError('responseTimeout is a number of milliseconds');
         this.patience = responseTimeout;
         this.onWarning = onWarning;
         if (isIoRedis(redis)) this.transport = new IoRedis(redis as never, responseTimeout);
@@ -117,21 +110,16 @@ export class LockClient implements AsyncDisposable {
     }
 
     /** Runs a function while the lock is held; see {@link Lock.using}. */
-    using<T>(name: string | readonly string[], routine: (hold: Hold) => Promise<T> | T): Promise<T>;
+    using<T>(name: string | readonly string[], routine: Routine<T>): Promise<T>;
+    using<T>(name: string | readonly string[], options: LockOptions & AcquireOptions, routine: Routine<T>): Promise<T>;
     using<T>(
         name: string | readonly string[],
-        options: LockOptions & AcquireOptions,
-        routine: (hold: Hold) => Promise<T> | T,
-    ): Promise<T>;
-    using<T>(
-        name: string | readonly string[],
-        options: (LockOptions & AcquireOptions) | ((hold: Hold) => Promise<T> | T),
-        routine?: (hold: Hold) => Promise<T> | T,
+        options: (LockOptions & AcquireOptions) | Routine<T>,
+        routine?: Routine<T>,
     ): Promise<T> {
         if (typeof options === 'function') return this.lock(name).using(options);
         const { wait, signal, ...terms } = options;
-        const asked: AcquireOptions = { ...(wait === undefined ? {} : { wait }), signal };
-        return this.lock(name, terms).using(asked, routine!);
+        return this.lock(name, terms).using({ wait, signal }, routine!);
     }
 
     /**

@@ -3,7 +3,11 @@ import type { LockClient } from './client.js';
 import type { LockError } from './errors.js';
 import type { Hold } from './hold.js';
 import { type AcquireOptions, Lock } from './lock.js';
-import { checkedWait, checkOptions, LONGEST_TIMER, type LockOptions } from './terms.js';
+import { checkOptions, HOLD_OPTIONS, LONGEST_TIMER, type LockOptions } from './terms.js';
+import { Wait } from './wait.js';
+
+/** Ends an observation whose reader has left. */
+const LEFT = Symbol('left');
 
 /** The leader of an {@link Election}. */
 export interface Leader {
@@ -25,7 +29,7 @@ export class Election {
         private readonly name: string,
         private readonly options: Omit<LockOptions, 'mode' | 'note'>,
     ) {
-        checkOptions(options, ['lease', 'renew', 'margin', 'maxHold', 'owner']);
+        checkOptions(options, [...HOLD_OPTIONS, 'owner']);
         this.lock = new Lock(client, name, options);
     }
 
@@ -54,14 +58,12 @@ export class Election {
     observe(options: { interval?: number; signal?: AbortSignal } = {}): AsyncGenerator<Leader | null, void, void> {
         checkOptions(options, ['interval', 'signal']);
         const { interval = this.lock.terms.lease / 3, signal } = options;
-        checkedWait(interval, 'interval');
-        const watch = new Watch();
+        const watch = new Wait();
         const leaders = this.leaders(Math.min(interval, LONGEST_TIMER), signal, watch);
         // That of a generator waits for the next leader, and there may be none.
         const end = leaders.return.bind(leaders);
         leaders.return = (value) => {
-            watch.isLeft = true;
-            watch.stop();
+            watch.stop(LEFT);
             return end(value);
         };
         return leaders;
@@ -70,7 +72,7 @@ export class Election {
     private async *leaders(
         interval: number,
         signal: AbortSignal | undefined,
-        watch: Watch,
+        watch: Wait,
     ): AsyncGenerator<Leader | null, void, void> {
         let last: Leader | null | undefined;
         for (;;) {
@@ -80,64 +82,34 @@ export class Election {
             const deafen = signal && onAbort(signal, () => watch.stop(signal.reason));
             try {
                 last = await this.change(last, interval, watch);
+            } catch (error) {
+                if (error === LEFT) return;
+                throw error;
             } finally {
                 this.client.leave(watch);
                 deafen?.();
             }
-            if (watch.isLeft) return;
-            yield last!;
+            yield last;
         }
     }
 
-    /** The first leader that is another one than the last; undefined if it is stopped by `return()`. */
-    private async change(
-        last: Leader | null | undefined,
-        interval: number,
-        watch: Watch,
-    ): Promise<Leader | null | undefined> {
-        let pause = last === undefined ? 0 : interval;
-        for (;;) {
+    /** The first leader that is another one than the last. */
+    private async change(last: Leader | null | undefined, interval: number, watch: Wait): Promise<Leader | null> {
+        for (let pause = last === undefined ? 0 : interval; ; pause = interval) {
             if (pause > 0) await watch.sleep(pause);
-            pause = interval;
-            const asked = this.leader().catch((error: LockError) => {
-                if (!error.isPassing) throw error;
-                return last;
-            });
-            const leader = await watch.until(asked);
-            if (watch.isLeft) return undefined;
+            watch.check();
+            let leader = last;
+            this.leader()
+                .then(
+                    (found) => (leader = found),
+                    (error: LockError) => !error.isPassing && watch.stop(error),
+                )
+                .finally(() => watch.ring());
+            await watch.sleep(Infinity);
+            watch.check();
             if (leader === undefined) continue;
             if (last === undefined || leader?.token !== last?.token || leader?.note !== last?.note) return leader;
         }
-    }
-}
-
-/** What an observation waits for, and what ends it. */
-class Watch {
-    place = 0;
-    /** Whether its reader has left. */
-    isLeft = false;
-    private stopped: { reason: unknown } | undefined;
-    private wake: (() => void) | undefined;
-
-    stop(reason?: unknown): void {
-        this.stopped ??= { reason };
-        this.wake?.();
-    }
-
-    sleep(ms: number): Promise<void> {
-        let timer: NodeJS.Timeout | undefined;
-        return this.until(new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)))).finally(() =>
-            clearTimeout(timer),
-        );
-    }
-
-    /** The outcome of a promise, or the reason of the stop. */
-    until<T>(promise: Promise<T>): Promise<T> {
-        return new Promise<T>((resolve, reject) => {
-            this.wake = () => (this.isLeft ? resolve(undefined as T) : reject(this.stopped?.reason));
-            promise.then(resolve, reject);
-            if (this.stopped) this.wake();
-        });
     }
 }
 

@@ -9,7 +9,8 @@ import {
     UnheardError,
 } from './errors.js';
 import type { LockClient } from './client.js';
-import { type Claim, checkedLease, checkNote, wordOf } from './terms.js';
+import type { Routine } from './lock.js';
+import { type Claim, check, wordOf } from './terms.js';
 import type { Answer, Command } from './transport.js';
 
 /**
@@ -140,13 +141,13 @@ export class Hold implements AsyncDisposable {
     }
 
     /** Runs a function under this hold, and releases it. @internal */
-    run<T>(routine: (hold: Hold) => Promise<T> | T): Promise<T> {
+    run<T>(routine: Routine<T>): Promise<T> {
         let ended!: () => void;
         this.use = new Promise((resolve) => (ended = resolve));
         return this.runOnce(routine).finally(ended);
     }
 
-    private async runOnce<T>(routine: (hold: Hold) => Promise<T> | T): Promise<T> {
+    private async runOnce<T>(routine: Routine<T>): Promise<T> {
         let result: T;
         try {
             this.throwIfOver();
@@ -172,12 +173,13 @@ export class Hold implements AsyncDisposable {
      * @throws {LockLostError} if it is not held any more.
      */
     async renew(lease = this.claim.terms.lease): Promise<void> {
-        await this.renewNow(checkedLease(lease, 'lease'));
+        check('lease', lease);
+        await this.renewNow(Math.floor(lease));
     }
 
     /** Replaces the text beside the hold of an exclusive lock, and renews it. */
     async setNote(note: string): Promise<void> {
-        checkNote(note);
+        check('note', note);
         return this.renewNow(this.claim.terms.lease, 'NOTE', note);
     }
 

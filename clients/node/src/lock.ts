@@ -1,15 +1,7 @@
 import type { LockClient } from './client.js';
 import { ConfigError, NotAcquiredError } from './errors.js';
 import type { Hold } from './hold.js';
-import {
-    checkedWait,
-    checkOptions,
-    checkPermits,
-    type LockOptions,
-    type SemaphoreOptions,
-    type Terms,
-    termsOf,
-} from './terms.js';
+import { check, checkOptions, type LockOptions, type SemaphoreOptions, type Terms, termsOf } from './terms.js';
 
 export interface AcquireOptions {
     /** How long to wait in the server's queue, in milliseconds; `Infinity` has no limit. */
@@ -18,12 +10,8 @@ export interface AcquireOptions {
     readonly signal?: AbortSignal | undefined;
 }
 
-function checked(options: AcquireOptions): AcquireOptions {
-    checkOptions(options, ['wait', 'signal']);
-    const { signal } = options;
-    if (signal !== undefined && !(signal instanceof AbortSignal)) throw new ConfigError('signal is an AbortSignal');
-    return options;
-}
+/** The work of `using`. */
+export type Routine<T> = (hold: Hold) => Promise<T> | T;
 
 /** A lock, or several that are granted together. The object has no state: each acquisition makes a {@link Hold}. */
 export class Lock {
@@ -50,16 +38,21 @@ export class Lock {
      * answered, the wait goes on when connections break.
      */
     async acquire(options: AcquireOptions = {}): Promise<Hold> {
-        const { wait = Infinity, signal } = checked(options);
-        const hold = await this.client.acquire(this.terms, checkedWait(wait), signal);
-        if (hold === undefined) throw new NotAcquiredError(this.terms.keys.join(', '), wait);
+        const hold = await this.within(Infinity, options);
+        if (hold === undefined) throw new NotAcquiredError(this.terms.keys.join(', '), options.wait ?? Infinity);
         return hold;
     }
 
     /** The hold, or null if the lock is not granted within `wait`: by default at once. */
     async tryAcquire(options: AcquireOptions = {}): Promise<Hold | null> {
-        const { wait = 0, signal } = checked(options);
-        return (await this.client.acquire(this.terms, checkedWait(wait), signal)) ?? null;
+        return (await this.within(0, options)) ?? null;
+    }
+
+    /** The hold, or undefined if the lock is not granted within this time, or that of the options. */
+    private within(most: number, options: AcquireOptions): Promise<Hold | undefined> {
+        checkOptions(options, ['wait', 'signal']);
+        const { wait = most, signal } = options;
+        return this.client.acquire(this.terms, wait, signal);
     }
 
     /**
@@ -71,16 +64,12 @@ export class Lock {
      * lost meanwhile, {@link ClosedError} if the lock client was closed, {@link NoAnswerError} if the release had no
      * answer.
      */
-    using<T>(routine: (hold: Hold) => Promise<T> | T): Promise<T>;
-    using<T>(options: AcquireOptions, routine: (hold: Hold) => Promise<T> | T): Promise<T>;
-    async using<T>(
-        options: AcquireOptions | ((hold: Hold) => Promise<T> | T),
-        routine?: (hold: Hold) => Promise<T> | T,
-    ): Promise<T> {
-        const run = typeof options === 'function' ? options : routine;
-        if (typeof run !== 'function') throw new ConfigError('using() needs a function');
-        const hold = await this.acquire(typeof options === 'function' ? {} : options);
-        return hold.run(run);
+    using<T>(routine: Routine<T>): Promise<T>;
+    using<T>(options: AcquireOptions, routine: Routine<T>): Promise<T>;
+    async using<T>(options: AcquireOptions | Routine<T>, routine?: Routine<T>): Promise<T> {
+        if (typeof options === 'function') return this.using({}, options);
+        if (typeof routine !== 'function') throw new ConfigError('using() needs a function');
+        return (await this.acquire(options)).run(routine);
     }
 }
 
@@ -93,7 +82,7 @@ export class Semaphore extends Lock {
 
     /** Makes the semaphore with so many permits, or changes how many it has. Held permits stay held. */
     async setPermits(permits: number): Promise<void> {
-        checkPermits(permits, 0);
+        if (permits !== 0) check('permits', permits);
         const key = this.terms.keys[0]!;
         await this.client.call({ key, words: ['SEM.SET', key, String(permits)] });
     }

@@ -34,13 +34,69 @@ export interface SemaphoreOptions extends HoldOptions {
     readonly permits?: number;
 }
 
-const DEFAULT_LEASE = 30_000;
+const MODES = ['exclusive', 'read', 'write'];
 /** A hundred years. */
 const LONGEST_LEASE = 100 * 365 * 86_400_000;
 /** Longer times are no timers in Node. */
 export const LONGEST_TIMER = 2 ** 31 - 1;
 const MOST_KEYS = 1_024;
-export const MOST_PERMITS = 2 ** 31 - 1;
+const MOST_PERMITS = 2 ** 31 - 1;
+
+type Rule = readonly [holds: (value: any) => boolean, text: string];
+
+// One millisecond of a lease is lost to rounding.
+const LEASE: Rule = [
+    (ms) => typeof ms === 'number' && ms >= 2 && ms <= LONGEST_LEASE,
+    '2 milliseconds to a hundred years',
+];
+const SPAN: Rule = [(ms) => typeof ms === 'number' && ms >= 0, 'a number of milliseconds, and not negative'];
+
+/** What each option and argument can be. No message quotes the value: an owner is a credential. */
+const RULES = {
+    lease: LEASE,
+    maxHold: LEASE,
+    renew: [(value) => typeof value === 'boolean', 'true or false'],
+    margin: SPAN,
+    mode: [(mode) => MODES.includes(mode), 'exclusive, read or write'],
+    owner: [
+        (owner) => isText(owner, 1) && !owner.startsWith('#'),
+        "a string of 1 to 256 bytes, and does not begin with '#'",
+    ],
+    note: [(note) => isText(note, 0), 'a string of at most 256 bytes'],
+    permits: [
+        (count) => Number.isInteger(count) && count >= 1 && count <= MOST_PERMITS,
+        `a whole number of at most ${MOST_PERMITS}, and of at least 1 to create a semaphore`,
+    ],
+    wait: SPAN,
+    interval: SPAN,
+    signal: [(signal) => signal instanceof AbortSignal, 'an AbortSignal'],
+    responseTimeout: [(ms) => typeof ms === 'number' && ms > 0 && ms <= LONGEST_TIMER, 'a number of milliseconds'],
+    onWarning: [(call) => typeof call === 'function', 'a function'],
+} satisfies Record<string, Rule>;
+
+type Name = keyof typeof RULES;
+
+function isText(text: unknown, least: number): boolean {
+    const bytes = typeof text === 'string' ? Buffer.byteLength(text) : -1;
+    return bytes >= least && bytes <= 256;
+}
+
+export function check(name: Name, value: unknown): void {
+    const [holds, text]: Rule = RULES[name];
+    if (!holds(value)) throw new ConfigError(`${name} is ${text}`);
+}
+
+/** A misspelt option would be ignored, and its default count. */
+export function checkOptions(options: object, names: readonly Name[]): void {
+    if (typeof options !== 'object' || options === null) throw new ConfigError('the options are an object');
+    for (const [name, value] of Object.entries(options)) {
+        if (!names.includes(name as Name))
+            throw new ConfigError(`unknown option ${name}: there are ${names.join(', ')}`);
+        if (value !== undefined) check(name as Name, value);
+    }
+}
+
+export const HOLD_OPTIONS: readonly Name[] = ['lease', 'renew', 'margin', 'maxHold'];
 
 /** The checked terms of each acquisition of a lock, of several, or of a permit. */
 export interface Terms extends HoldOptions {
@@ -62,22 +118,16 @@ export interface Terms extends HoldOptions {
 export function termsOf(keys: readonly string[], options: LockOptions & SemaphoreOptions, isPermit: boolean): Terms {
     if (keys.length < 1 || keys.length > MOST_KEYS) throw new ConfigError(`a lock has 1 to ${MOST_KEYS} keys`);
     if (new Set(keys).size < keys.length) throw new ConfigError('a key is named twice');
-    checkOptions(options, [...HOLD_OPTIONS, ...(isPermit ? ['permits'] : ['mode', 'owner', 'note'])]);
-    const { renew = true, mode = 'exclusive', permits, owner, note } = options;
-    const maxHold = options.maxHold === undefined ? Infinity : checkedLease(options.maxHold, 'maxHold');
-    const lease = Math.min(checkedLease(options.lease ?? DEFAULT_LEASE, 'lease'), maxHold);
-    const margin = options.margin ?? lease / 6;
-    if (typeof margin !== 'number' || !(margin >= 0 && margin <= lease / 2))
-        throw new ConfigError('margin is at least 0 and at most half of lease');
-    if (!['exclusive', 'read', 'write'].includes(mode)) throw new ConfigError('mode is exclusive, read or write');
-    if (typeof renew !== 'boolean') throw new ConfigError('renew is true or false');
-    if (permits !== undefined) checkPermits(permits, 1);
-    if (owner !== undefined) checkOwner(owner, mode);
-    if (note !== undefined) {
-        checkNote(note);
-        if (mode !== 'exclusive' || keys.length > 1)
-            throw new ConfigError('a note is for an exclusive lock of one key');
-    }
+    checkOptions(options, isPermit ? [...HOLD_OPTIONS, 'permits'] : [...HOLD_OPTIONS, 'mode', 'owner', 'note']);
+    const { renew = true, mode = 'exclusive', maxHold: most = Infinity, permits, owner, note } = options;
+    const maxHold = Math.floor(most);
+    const lease = Math.min(Math.floor(options.lease ?? 30_000), maxHold);
+    const { margin = lease / 6 } = options;
+    if (margin > lease / 2) throw new ConfigError('margin is at most half of lease');
+    if (mode !== 'exclusive' && (owner === 'mode' || owner?.endsWith(':write')))
+        throw new ConfigError("the owner 'mode', or one that ends in ':write', cannot hold read or write");
+    if (note !== undefined && (mode !== 'exclusive' || keys.length > 1))
+        throw new ConfigError('a note is for an exclusive lock of one key');
     const modeWords = mode === 'exclusive' ? [] : [mode.toUpperCase()];
     const words = [...modeWords, 'PX', String(lease)];
     if (permits !== undefined) words.push('LIMIT', String(permits));
@@ -89,21 +139,6 @@ export function termsOf(keys: readonly string[], options: LockOptions & Semaphor
     return { keys, lease, margin, renew, maxHold, isPermit, permits, owner, modeWords, verbAndKeys, options: words };
 }
 
-const HOLD_OPTIONS = ['lease', 'renew', 'margin', 'maxHold'];
-
-/** A misspelt option would be ignored, and its default count. */
-export function checkOptions(options: object, names: readonly string[]): void {
-    if (typeof options !== 'object' || options === null) throw new ConfigError('the options are an object');
-    for (const name of Object.keys(options)) {
-        if (!names.includes(name)) throw new ConfigError(`unknown option ${name}: there are ${names.join(', ')}`);
-    }
-}
-
-export function checkNote(note: string): void {
-    if (typeof note !== 'string' || Buffer.byteLength(note) > 256)
-        throw new ConfigError('a note is a string of at most 256 bytes');
-}
-
 /** A word of a command. Of other types the client libraries make errors or texts, each in its way. */
 export function wordOf(word: string | number | bigint | Uint8Array): string | Buffer {
     if (typeof word === 'string') return word;
@@ -112,37 +147,6 @@ export function wordOf(word: string | number | bigint | Uint8Array): string | Bu
     throw new ConfigError(
         `an argument of a command is a string, a number or bytes, not ${word === null ? null : typeof word}`,
     );
-}
-
-export function checkPermits(permits: number, least: number): void {
-    if (!Number.isInteger(permits) || permits < least || permits > MOST_PERMITS) {
-        throw new ConfigError(`permits is a whole number from ${least} to ${MOST_PERMITS}`);
-    }
-}
-
-/** The longest time of a wait in milliseconds; `Infinity` for no limit. */
-export function checkedWait(wait: number, name = 'wait'): number {
-    if (typeof wait !== 'number' || !(wait >= 0))
-        throw new ConfigError(`${name} is a number of milliseconds, and not negative`);
-    return wait;
-}
-
-export function checkedLease(lease: number, name: string): number {
-    // One millisecond is lost to rounding.
-    if (typeof lease !== 'number' || !(lease >= 2 && lease <= LONGEST_LEASE)) {
-        throw new ConfigError(`${name} is 2 milliseconds to a hundred years`);
-    }
-    return Math.floor(lease);
-}
-
-/** The messages do not quote the owner: it is a credential. */
-function checkOwner(owner: string, mode: Mode): void {
-    const bytes = typeof owner === 'string' ? Buffer.byteLength(owner) : 0;
-    if (bytes < 1 || bytes > 256) throw new ConfigError('an owner is a string of 1 to 256 bytes');
-    if (owner.startsWith('#')) throw new ConfigError("owners that begin with '#' are reserved");
-    if (mode !== 'exclusive' && (owner === 'mode' || owner.endsWith(':write'))) {
-        throw new ConfigError("the owner 'mode', or one that ends in ':write', cannot hold read or write");
-    }
 }
 
 /**
