@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,14 +68,8 @@ var errQueued = errors.New("redislock: queued")
 var errLate = errors.New("redislock: the reply came when most of the lease was over")
 
 func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, error) {
-	if err := terms.check(); err != nil {
+	if err := c.enter(ctx, terms); err != nil {
 		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if c.open.Err() != nil || !c.begin() {
-		return nil, ErrClosed
 	}
 	defer c.end()
 	var bound context.Context = lenient{c.open, ctx}
@@ -94,12 +89,7 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 		c.waits.leave(a.channel, a.ticket)
 	}
 	if hold != nil {
-		hold.begin(ctx)
-		if c.open.Err() == nil {
-			return hold, nil
-		}
-		hold.abandon() // which Close has not seen
-		return nil, ErrClosed
+		return hold.begin(ctx)
 	}
 	a.giveUp()
 	switch ended := ctx.Err(); {
@@ -111,6 +101,39 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 		return nil, ErrClosed
 	}
 	return nil, err
+}
+
+// enter counts a call for these terms, which ends at end.
+func (c *Client) enter(ctx context.Context, terms *terms) error {
+	if err := cmp.Or(terms.check(), ctx.Err()); err != nil {
+		return err
+	}
+	if c.open.Err() != nil || !c.begin() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// resume makes a hold of what the owner of these terms has under this token.
+func (c *Client) resume(ctx context.Context, terms *terms, token int64) (*Hold, error) {
+	if err := terms.requireOneKey(); err != nil {
+		return nil, err
+	}
+	if err := c.enter(ctx, terms); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	tokens, lease, sent := []int64{token}, terms.firstLease(), newMoment()
+	reply, err := c.do(ctx, terms.renew(terms.owner, tokens, lease)[0])
+	switch {
+	case isOverwritten(err):
+		return nil, fmt.Errorf("%w: %s: %w", ErrLost, terms, err)
+	case err != nil:
+		return nil, unanswered(err)
+	case reply != int64(1):
+		return nil, fmt.Errorf("%w: %s: it is not held under this token", ErrLost, terms)
+	}
+	return newHold(&acquisition{client: c, terms: terms, owner: terms.owner}, tokens, sent, lease).begin(ctx)
 }
 
 func (a *acquisition) renameOwner() {

@@ -347,14 +347,14 @@ func (c *Client) release(terms *terms, commands []Command, until time.Time) <-ch
 	return result
 }
 
-// released tells whether all were held, by the replies to a release, or the first error among them.
+// released tells whether all were held, by the replies to the end of a hold, or the first error among them.
 func released(replies []Reply) (wasHeld bool, err error) {
 	wasHeld = true
 	for _, reply := range replies {
 		if reply.Err != nil {
 			return false, reply.Err
 		}
-		wasHeld = wasHeld && reply.Value != nil
+		wasHeld = wasHeld && reply.Value == int64(1)
 	}
 	return wasHeld, nil
 }

@@ -61,13 +61,18 @@ func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *
 }
 
 // begin makes it a hold of the caller.
-func (h *Hold) begin(ctx context.Context) {
+func (h *Hold) begin(ctx context.Context) (*Hold, error) {
 	h.values = ctx
 	c := h.client
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.holds[h] = struct{}{}
 	c.planFor(h)
+	c.mu.Unlock()
+	if c.open.Err() != nil {
+		h.abandon() // which Close may not have seen
+		return nil, ErrClosed
+	}
+	return h, nil
 }
 
 // confirm notes a lease that the server has confirmed. The mutex is held, or nobody has the hold yet.
@@ -206,6 +211,9 @@ func (h *Hold) lose(reason error) error {
 // Token is the fencing token of the grant, of several locks that of the first: a resource that refuses a token lower
 // than the highest so far is safe from a holder that is late.
 func (h *Hold) Token() int64 { return h.tokens[0] }
+
+// Owner is the name of the owner: that of [WithOwner], or a fresh one. It is a credential, for [Lock.Resume] elsewhere.
+func (h *Hold) Owner() string { return h.owner }
 
 // Tokens has a token for each key.
 func (h *Hold) Tokens() []int64 { return append([]int64(nil), h.tokens...) }
@@ -378,10 +386,37 @@ func (h *Hold) renew(ctx context.Context, words ...any) error {
 // before, [ErrNoAnswer] that the release had no answer within the response timeout: it goes on in the background until
 // it is answered or the lease is over. Any other error is a refusal of the server, or says that the release could not
 // be sent; where that may pass it goes on, too.
-func (h *Hold) Unlock() error {
+func (h *Hold) Unlock() error { return h.end(0) }
+
+// Leave leaves the lock held for this time from now on, instead of releasing it, and is not renewed: for work that is
+// not to be done again too soon, or for another process that goes on with it ([Lock.Resume]). It returns as
+// [Hold.Unlock] does. Without an answer it is repeated until the lease so far is over, and may last longer by that.
+func (h *Hold) Leave(rest time.Duration) error {
+	if err := require(rest > 0 && rest <= longestLease, "a lock is left for more than nothing"); err != nil {
+		return err
+	}
+	return h.end(rest)
+}
+
+// abandon releases in the background.
+func (h *Hold) abandon() { _, _ = h.finish(h.client.running, 0, true) }
+
+// ending is what leaves the hold for this rest, or without one releases it.
+func (h *Hold) ending(rest time.Duration, isFinal bool) []Command {
+	switch {
+	case rest > 0:
+		return h.terms.renew(h.owner, h.tokens, rest)
+	case isFinal:
+		return h.terms.giveUp(h.owner, h.tokens)
+	}
+	return h.terms.release(h.owner, h.tokens)
+}
+
+// end releases the hold, or leaves it for this rest, and returns after the response timeout.
+func (h *Hold) end(rest time.Duration) error {
 	c := h.client
 	begun := time.Now()
-	wait, err := h.finish(c.whileReleasing(), false)
+	wait, err := h.finish(c.whileReleasing(), rest, false)
 	if wait != nil {
 		select {
 		case err = <-wait:
@@ -396,11 +431,8 @@ func (h *Hold) Unlock() error {
 	return unanswered(err)
 }
 
-// abandon releases in the background.
-func (h *Hold) abandon() { _, _ = h.finish(h.client.running, true) }
-
 // finish ends the hold. A result that is still to come does so on the channel.
-func (h *Hold) finish(ctx context.Context, inBackground bool) (<-chan error, error) {
+func (h *Hold) finish(ctx context.Context, rest time.Duration, inBackground bool) (<-chan error, error) {
 	c := h.client
 	c.mu.Lock()
 	lost, wasReleased, ends, own := h.lost, h.isReleased, h.ends, h.ctx
@@ -413,10 +445,7 @@ func (h *Hold) finish(ctx context.Context, inBackground bool) (<-chan error, err
 	if own != nil {
 		own.cancel(ErrReleased)
 	}
-	commands := h.terms.release(h.owner, h.tokens)
-	if h.isUnanswered {
-		commands = h.terms.giveUp(h.owner, h.tokens)
-	}
+	commands := h.ending(rest, h.isUnanswered)
 	if inBackground || lost != nil {
 		c.release(h.terms, commands, ends)
 		return nil, lost
@@ -427,8 +456,8 @@ func (h *Hold) finish(ctx context.Context, inBackground bool) (<-chan error, err
 		return nil, fmt.Errorf("%w: %s: %w", ErrLost, h.terms, err)
 	case err != nil && mayPass(err):
 		// The first one may be served late: a repeated one is final.
-		return c.release(h.terms, h.terms.giveUp(h.owner, h.tokens), ends), err
-	case err == nil && !wasHeld && !h.isUnanswered:
+		return c.release(h.terms, h.ending(rest, true), ends), err
+	case err == nil && !wasHeld && (rest > 0 || !h.isUnanswered):
 		return nil, fmt.Errorf("%w: %s: it was not held any more at its release", ErrLost, h.terms)
 	}
 	return nil, err

@@ -488,3 +488,130 @@ func TestTwoWaitsForEachOtherAreRefused(t *testing.T) {
 		s.awaitNothing()
 	})
 }
+
+func TestWhoHoldsALockIsKnown(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		lock := client.NewLock("known", redislock.WithNote("host 7"), redislock.WithLease(time.Minute))
+		info := must[redislock.LockInfo](t)
+		if free := info(lock.Info(background())); len(free.Holders) != 0 || free.Waiters != 0 || free.Mode != "" {
+			t.Fatalf("a free lock: %+v", free)
+		}
+		hold := must[*redislock.Hold](t)(lock.Lock(background()))
+		wait := queue(s, lock, 1)[0]
+		held := info(lock.Info(background()))
+		if held.Mode != "exclusive" || held.Waiters != 1 || held.LongestWait < 0 || len(held.Holders) != 1 {
+			t.Fatalf("%+v", held)
+		}
+		holder := held.Holders[0]
+		if holder.Owner != hold.Owner() || holder.Note != "host 7" || holder.Token != hold.Token() ||
+			holder.Holds != 1 || holder.Held < 0 || holder.Remaining <= 0 || holder.Remaining > time.Minute {
+			t.Fatalf("%+v", holder)
+		}
+		unlock(t, hold)
+		unlock(t, granted(t, wait))
+
+		readers := client.NewReadWriteLock("known").Read()
+		one, two := must[*redislock.Hold](t)(readers.Lock(background())), must[*redislock.Hold](t)(readers.Lock(background()))
+		if read := info(readers.Info(background())); read.Mode != "read" || len(read.Holders) != 2 {
+			t.Fatalf("%+v", read)
+		}
+		unlock(t, one)
+		unlock(t, two)
+
+		s.do("HSET", "redisson", "uuid:1", 1)
+		if taken := info(client.NewLock("redisson").Info(background())); len(taken.Holders) != 1 ||
+			taken.Holders[0].Held >= 0 || taken.Holders[0].Token != 0 || taken.Holders[0].Remaining >= 0 {
+			t.Fatalf("a lock of Redisson: %+v", taken)
+		}
+		s.do("SET", "text", "x")
+		_, err := client.NewLock("text").Info(background())
+		var refused *redislock.ServerError
+		if !errors.As(err, &refused) || refused.Code != "WRONGTYPE" {
+			t.Fatal(err)
+		}
+		if _, err := client.NewMultiLock([]string{"a", "b"}).Info(background()); !errors.Is(err, redislock.ErrUsage) {
+			t.Fatal(err)
+		}
+
+		permits := client.NewSemaphore("permits", redislock.WithPermits(3))
+		counts := must[redislock.SemaphoreInfo](t)
+		if none := counts(permits.Info(background())); none != (redislock.SemaphoreInfo{}) {
+			t.Fatalf("%+v", none)
+		}
+		permit := must[*redislock.Hold](t)(permits.Acquire(background()))
+		if some := counts(permits.Info(background())); some.Permits != 3 || some.Held != 1 || some.Free != 2 ||
+			some.NextEnd <= 0 || some.Waiters != 0 {
+			t.Fatalf("%+v", some)
+		}
+		unlock(t, permit)
+	})
+}
+
+func TestAHoldThatIsLeftIsResumedElsewhere(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		lease := redislock.WithLease(6 * time.Second)
+		here, there := via(t, s), via(t, s)
+		for name, kind := range map[string]struct {
+			acquire func() (*redislock.Hold, error)
+			resume  func(context.Context, string, int64) (*redislock.Hold, error)
+			figure  string
+		}{
+			"exclusive": {func() (*redislock.Hold, error) { return here.NewLock("x", lease).Lock(background()) },
+				there.NewLock("x", lease).Resume, "renewals"},
+			"write": {func() (*redislock.Hold, error) { return here.NewReadWriteLock("w", lease).Write().Lock(background()) },
+				there.NewReadWriteLock("w", lease).Write().Resume, "renewals"},
+			"permit": {func() (*redislock.Hold, error) {
+				return here.NewSemaphore("p", redislock.WithPermits(1), lease).Acquire(background())
+			}, there.NewSemaphore("p", lease).Resume, "sem_renewals"},
+		} {
+			hold := must[*redislock.Hold](t)(kind.acquire())
+			if err := hold.Leave(0); !errors.Is(err, redislock.ErrUsage) {
+				t.Fatal(name, err)
+			}
+			if err := hold.Leave(time.Hour); err != nil {
+				t.Fatal(name, err)
+			}
+			if err := hold.Unlock(); !errors.Is(err, redislock.ErrReleased) {
+				t.Fatal(name, err)
+			}
+			next := must[*redislock.Hold](t)(kind.resume(background(), hold.Owner(), hold.Token()))
+			if next.Token() != hold.Token() || next.ValidFor() > 6*time.Second {
+				t.Fatal(name, next.Token(), next.ValidFor())
+			}
+			s.awaitRenewals(kind.figure, 1)
+			unlock(t, next)
+			if _, err := kind.resume(background(), hold.Owner(), hold.Token()); !errors.Is(err, redislock.ErrLost) {
+				t.Fatal(name, err)
+			}
+			s.awaitNothing()
+		}
+	})
+}
+
+func TestALockThatIsLeftIsFreeAfterItsRest(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		keys := []string{"one", "two"}
+		hold := must[*redislock.Hold](t)(client.NewMultiLock(keys).Lock(background()))
+		if err := hold.Leave(time.Second); err != nil || hold.ValidFor() != 0 {
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			if rest := s.do("PTTL", key).(int64); rest > 1000 {
+				t.Fatal(key, rest)
+			}
+		}
+		unlock(t, must[*redislock.Hold](t)(client.NewMultiLock(keys).Lock(background())))
+
+		lost := must[*redislock.Hold](t)(client.NewLock("lost").Lock(background()))
+		s.do("LOCK.BREAK", "lost")
+		if err := lost.Leave(time.Minute); !errors.Is(err, redislock.ErrLost) {
+			t.Fatal(err)
+		}
+		s.awaitNothing()
+	})
+}

@@ -149,6 +149,10 @@ func (t *terms) check() error {
 		require(len(t.note) <= maxNote, "a note has at most 256 bytes"))
 }
 
+func (t *terms) requireOneKey() error {
+	return require(len(t.keys) == 1, "this is for a lock of one key")
+}
+
 func requireLease(span time.Duration) error {
 	return require(span >= 2*time.Millisecond && span <= longestLease, "a lease lasts two milliseconds to a hundred years")
 }
@@ -332,6 +336,11 @@ func (s *Semaphore) Run(ctx context.Context, work func(context.Context, *Hold) e
 	return s.lock.Run(ctx, work)
 }
 
+// Resume takes over a permit as [Lock.Resume] does a lock. The server does not compare the token of a permit.
+func (s *Semaphore) Resume(ctx context.Context, owner string, token int64) (*Hold, error) {
+	return s.lock.Resume(ctx, owner, token)
+}
+
 // TryAcquire takes a permit if one is free; [ErrHeld] if not.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Hold, error) { return s.lock.TryLock(ctx) }
 
@@ -346,6 +355,15 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 // TryLock acquires the lock if it is free; [ErrHeld] if not.
 func (l *Lock) TryLock(ctx context.Context) (*Hold, error) {
 	return l.client.acquire(ctx, l.terms, false)
+}
+
+// Resume takes over what another process has acquired, by its [Hold.Owner] and [Hold.Token]: the lease is set anew to
+// that of this lock, and renewed from now on. [ErrLost] when it is not held any more; nothing is changed then. After
+// [ErrNoAnswer] the lease may have been set. Not for several keys.
+func (l *Lock) Resume(ctx context.Context, owner string, token int64) (*Hold, error) {
+	terms := *l.terms
+	WithOwner(owner).ofLock(&terms)
+	return l.client.resume(ctx, &terms, token)
 }
 
 // Run acquires the lock as Lock does, runs the function, and releases the lock. The context of the function ends with
@@ -431,17 +449,14 @@ func (e *Election) Campaign(ctx context.Context, note string) (*Hold, error) {
 
 // Leader is the present leader; [ErrNoLeader] when there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	reply, err := e.lock.client.do(ctx, Command{[]any{"LOCK.INFO", e.lock.terms.keys[0]}, 1})
+	info, err := e.lock.Info(ctx)
 	if err != nil {
 		return Leader{}, err
 	}
-	holders, _ := field(reply, "holders").([]any)
-	if len(holders) == 0 {
+	if len(info.Holders) == 0 {
 		return Leader{}, ErrNoLeader
 	}
-	token, _ := field(holders[0], "token").(int64)
-	note, _ := field(holders[0], "note").(string)
-	return Leader{note, token}, nil
+	return Leader{info.Holders[0].Note, info.Holders[0].Token}, nil
 }
 
 // Observe has the present leader, and then each other one, or the same with another note; [ErrNoLeader] while there is
@@ -468,21 +483,4 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			}
 		}
 	}
-}
-
-// field is a field of a map, as RESP2 or RESP3 has it.
-func field(reply any, name string) any {
-	switch reply := reply.(type) {
-	case map[string]any:
-		return reply[name]
-	case map[any]any:
-		return reply[name]
-	case []any:
-		for i := 0; i+1 < len(reply); i += 2 {
-			if reply[i] == name {
-				return reply[i+1]
-			}
-		}
-	}
-	return nil
 }
