@@ -8,11 +8,12 @@ import {
     ConfigError,
     LockConnectionError,
     type LockError,
+    LockLostError,
     NoAnswerError,
     RefusedError,
     translated,
 } from './errors.js';
-import { type Hold, Moment } from './hold.js';
+import { Hold, Moment } from './hold.js';
 import { IoRedis, type IoRedisLike, isIoRedis } from './ioredis.js';
 import { type AcquireOptions, Lock, type Routine, Semaphore } from './lock.js';
 import { isNodeRedis, NodeRedis, type NodeRedisLike } from './node_redis.js';
@@ -293,11 +294,26 @@ export class LockClient implements AsyncDisposable {
         this.holds.delete(hold);
     }
 
-    /** Releases a hold, in the background if need be: whether it was still held. @internal */
-    release(hold: Hold): Promise<boolean> {
+    /** Takes over a hold of the owner of these terms. @internal */
+    async resume(terms: Terms, token: number): Promise<Hold> {
+        const claim = this.claim(terms);
+        const sent = new Moment();
+        const reply = await this.call(claim.renew(terms.lease, [token])[0]!).catch((error: LockError) => {
+            if (!(error instanceof RefusedError && error.isLoss)) throw error;
+        });
+        if (Number(reply) !== 1) throw new LockLostError(claim.key, 'taken', 'it is not held under this token');
+        const hold = new Hold(this, claim, [token], sent);
+        this.add(hold);
+        if (this.closing === undefined) return hold;
+        this.release(hold).catch(() => {});
+        throw new ClosedError();
+    }
+
+    /** Releases a hold, or leaves it for this rest, in the background if need be: whether it was still held. @internal */
+    release(hold: Hold, rest?: number): Promise<boolean> {
         hold.finish();
         this.remove(hold);
-        return this.end(hold.claim, hold.tokens, hold.isUnanswered, hold.ends);
+        return this.end(hold.claim, hold.tokens, hold.isUnanswered, hold.ends, rest);
     }
 
     /** Ends what an acquisition has at the server, or may get there yet, in the background. @internal */
@@ -311,10 +327,16 @@ export class LockClient implements AsyncDisposable {
     }
 
     /**
-     * Sends a release until it is answered, or the lease is over: whether it was still held. After the response timeout
-     * it goes on in the background.
+     * Sends the end of a hold until it is answered, or the lease is over: whether it was still held. After the response
+     * timeout it goes on in the background.
      */
-    private end(claim: Claim, tokens: readonly number[], isFinal: boolean, until: number): Promise<boolean> {
+    private end(
+        claim: Claim,
+        tokens: readonly number[],
+        isFinal: boolean,
+        until: number,
+        rest?: number,
+    ): Promise<boolean> {
         return new Promise((resolve, reject) => {
             const failsAt = performance.now() + this.patience;
             let isHeld = true;
@@ -326,7 +348,8 @@ export class LockClient implements AsyncDisposable {
                 this.request(commands, ({ reply, error, sends }) => {
                     const refusal = error instanceof RefusedError ? error : undefined;
                     // When it was sent twice, the first sending may have ended the hold.
-                    if (refusal?.isLoss || (reply === null && isFirst && sends < 2)) isHeld = false;
+                    const isNone = error === undefined && Number(reply) !== 1;
+                    if (refusal?.isLoss || (isNone && (rest !== undefined || (isFirst && sends < 2)))) isHeld = false;
                     else if ((error as LockError | undefined)?.isPassing) again = error as LockError;
                     else failed ??= error as LockError | undefined;
                     isUnheard ||= error !== undefined && refusal === undefined && sends > 0;
@@ -340,12 +363,13 @@ export class LockClient implements AsyncDisposable {
                     }
                     if (isFirst) setTimeout(late, failsAt - performance.now()).unref();
                     const now = jittered(pause);
-                    setTimeout(ask, now.pause, isUnheard ? claim.giveUp(tokens) : commands, false, now.next).unref();
+                    isFinal ||= isUnheard;
+                    setTimeout(ask, now.pause, claim.end(tokens, rest, isFinal), false, now.next).unref();
                 });
             };
             const late = () => reject(new NoAnswerError(this.name));
             this.endings += 1;
-            ask(isFinal ? claim.giveUp(tokens) : claim.release(tokens), true);
+            ask(claim.end(tokens, rest, isFinal), true);
         });
     }
 

@@ -43,11 +43,8 @@ export class Election {
 
     /** The present leader; null if there is none. */
     async leader(): Promise<Leader | null> {
-        const key = this.lock.terms.keys[0]!;
-        const info = await this.client.call({ key, words: ['LOCK.INFO', key] });
-        const holders = field(info, 'holders');
-        if (!Array.isArray(holders) || holders.length === 0) return null;
-        return { note: String(field(holders[0], 'note') ?? ''), token: Number(field(holders[0], 'token')) };
+        const [holder] = (await this.lock.info()).holders;
+        return holder === undefined ? null : { note: holder.note ?? '', token: holder.token ?? 0 };
     }
 
     /**
@@ -111,14 +108,4 @@ export class Election {
             if (last === undefined || leader?.token !== last?.token || leader?.note !== last?.note) return leader;
         }
     }
-}
-
-/** A field of a map, as RESP2, RESP3 and the libraries have it. */
-function field(reply: unknown, name: string): unknown {
-    if (Array.isArray(reply)) {
-        const place = reply.findIndex((word, index) => index % 2 === 0 && String(word) === name);
-        return place < 0 ? undefined : reply[place + 1];
-    }
-    if (reply instanceof Map) return reply.get(name);
-    return reply === null ? undefined : (reply as Record<string, unknown> | undefined)?.[name];
 }

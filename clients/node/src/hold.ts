@@ -75,6 +75,11 @@ export class Hold implements AsyncDisposable {
         return this.claim.key;
     }
 
+    /** The owner: that of the options, or a fresh one. A credential, for `resume()` elsewhere. */
+    get owner(): string {
+        return this.claim.owner;
+    }
+
     /**
      * The fencing token of the first key. It is higher than that of each former holder, so a resource that refuses a
      * lower one than its highest so far is safe from a holder that was suspended. (Of a permit it is only the grant's
@@ -121,8 +126,22 @@ export class Hold implements AsyncDisposable {
      * until the lease is over.
      */
     release(): Promise<void> {
+        return this.endBy(undefined);
+    }
+
+    /**
+     * Leaves the lock held for so many milliseconds from now on, instead of releasing it, and renews it no more: for
+     * work that is not to be done again too soon, or for another process that goes on with it (`resume()`). It resolves
+     * and rejects as {@link release} does, which has the same outcome from then on.
+     */
+    async leave(rest: number): Promise<void> {
+        check('rest', rest);
+        return this.endBy(rest);
+    }
+
+    private endBy(rest: number | undefined): Promise<void> {
         this.check();
-        this.released ??= this.releaseOnce();
+        this.released ??= this.endOnce(rest);
         return this.released;
     }
 
@@ -130,8 +149,8 @@ export class Hold implements AsyncDisposable {
         return this.release();
     }
 
-    private async releaseOnce(): Promise<void> {
-        const wasHeld = this.client.release(this);
+    private async endOnce(rest: number | undefined): Promise<void> {
+        const wasHeld = this.client.release(this, rest);
         if (this.lost instanceof LockLostError) {
             wasHeld.catch(() => {});
             throw this.lost;

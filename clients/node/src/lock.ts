@@ -1,6 +1,7 @@
 import type { LockClient } from './client.js';
 import { ConfigError, NotAcquiredError } from './errors.js';
 import type { Hold } from './hold.js';
+import { type LockInfo, lockInfo, type SemaphoreInfo, semaphoreInfo } from './info.js';
 import { check, checkOptions, type LockOptions, type SemaphoreOptions, type Terms, termsOf } from './terms.js';
 
 export interface AcquireOptions {
@@ -13,8 +14,8 @@ export interface AcquireOptions {
 /** The work of `using`. */
 export type Routine<T> = (hold: Hold) => Promise<T> | T;
 
-/** A lock, or several that are granted together. The object has no state: each acquisition makes a {@link Hold}. */
-export class Lock {
+/** What can be held. The object has no state: each acquisition makes a {@link Hold}. */
+abstract class Holdable {
     /** @internal */
     readonly terms: Terms;
 
@@ -24,7 +25,7 @@ export class Lock {
         readonly client: LockClient,
         name: string | readonly string[],
         options: LockOptions | SemaphoreOptions,
-        isPermit = false,
+        isPermit: boolean,
     ) {
         this.terms = termsOf(client.keysOf(name), options, isPermit);
     }
@@ -56,6 +57,33 @@ export class Lock {
     }
 
     /**
+     * Takes over what another process has acquired, by its `hold.owner` and `hold.token`: the lease is set anew to that
+     * of this object, and renewed from now on. (The server does not compare the token of a permit.) Not for several
+     * keys.
+     *
+     * @throws {LockLostError} if it is not held any more: nothing is changed.
+     * @throws {LockConnectionError} if the request had no answer: the lease may have been set.
+     */
+    async resume(owner: string, token: number): Promise<Hold> {
+        check('owner', owner);
+        check('token', token);
+        this.needOneKey();
+        return this.client.resume({ ...this.terms, owner }, token);
+    }
+
+    /** The reply of the server to this question about the key. @internal */
+    protected async ask(verb: string): Promise<unknown> {
+        const key = this.needOneKey();
+        return this.client.call({ key, words: [verb, key] });
+    }
+
+    private needOneKey(): string {
+        const [key, ...others] = this.terms.keys;
+        if (others.length > 0) throw new ConfigError('this is for a lock of one key');
+        return key!;
+    }
+
+    /**
      * Acquires the lock, runs the function, and releases the lock. Work in it passes `hold.signal` on, or asks
      * `hold.valid()`.
      *
@@ -73,11 +101,29 @@ export class Lock {
     }
 }
 
+/** A lock, or several that are granted together. */
+export class Lock extends Holdable {
+    /** @internal */
+    constructor(client: LockClient, name: string | readonly string[], options: LockOptions) {
+        super(client, name, options, false);
+    }
+
+    /** Who holds a lock of one key, and how many wait for it. Of a lock that is free it has no holders. */
+    async info(): Promise<LockInfo> {
+        return lockInfo(await this.ask('LOCK.INFO'));
+    }
+}
+
 /** A semaphore: each hold is one of its permits. */
-export class Semaphore extends Lock {
+export class Semaphore extends Holdable {
     /** @internal */
     constructor(client: LockClient, name: string, options: SemaphoreOptions) {
         super(client, name, options, true);
+    }
+
+    /** How many permits there are, and how many wait for one. */
+    async info(): Promise<SemaphoreInfo> {
+        return semaphoreInfo(await this.ask('SEM.INFO'));
     }
 
     /** Makes the semaphore with so many permits, or changes how many it has. Held permits stay held. */

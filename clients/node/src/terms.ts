@@ -67,6 +67,8 @@ const RULES = {
         (count) => Number.isInteger(count) && count >= 1 && count <= MOST_PERMITS,
         `a whole number of at most ${MOST_PERMITS}, and of at least 1 to create a semaphore`,
     ],
+    token: [(token) => Number.isSafeInteger(token) && token >= 0, 'a whole number'],
+    rest: [(ms) => typeof ms === 'number' && ms > 0 && ms <= LONGEST_LEASE, 'a number of milliseconds above 0'],
     wait: SPAN,
     interval: SPAN,
     signal: [(signal) => signal instanceof AbortSignal, 'an AbortSignal'],
@@ -156,7 +158,7 @@ export function wordOf(word: string | number | bigint | Uint8Array): string | Bu
 export class Claim {
     constructor(
         readonly terms: Terms,
-        private readonly owner: string,
+        readonly owner: string,
     ) {}
 
     get key(): string {
@@ -178,6 +180,12 @@ export class Claim {
     /** For each key: nil if it was not held. */
     release(tokens: readonly number[]): Command[] {
         return this.terms.isPermit ? this.each('sem.release', [], tokens) : this.each('lock.release', ['ALL'], tokens);
+    }
+
+    /** Leaves a hold for this rest, or without one releases it; a repeated release is final. */
+    end(tokens: readonly number[], rest: number | undefined, isFinal: boolean): Command[] {
+        if (rest !== undefined) return this.renew(rest, tokens);
+        return isFinal ? this.giveUp(tokens) : this.release(tokens);
     }
 
     /** Ends a hold, withdraws the wait, and makes the requests final. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Redis } from 'ioredis';
-import { type Hold, type Leader, LockClient, LockLostError, NotAcquiredError } from 'redis-lock-client';
+import { type Hold, type Holder, type Leader, LockClient, LockLostError, NotAcquiredError } from 'redis-lock-client';
 import { BOTH, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
 const server = await Server.start();
@@ -286,6 +286,89 @@ for (const library of BOTH) {
         const last = failure(others.next());
         await one.locks.close();
         assert.equal((await last).code, 'CLOSED');
+    });
+
+    test(`${library}: who holds a lock and who waits is known`, async () => {
+        await using one = await side(connect, server.port);
+        const lock = one.locks.lock(fresh('known'), { note: 'host 7', lease: 60_000 });
+        assert.deepEqual(await lock.info(), { mode: undefined, holders: [], waiters: 0, longestWait: 0 });
+        const hold = await lock.acquire();
+        const wait = lock.acquire();
+        await until(async () => (await server.waiters(hold.key)) === 1);
+        const { mode, holders, waiters, longestWait } = await lock.info();
+        const [{ remaining, held, ...holder }] = holders as [Holder];
+        assert.deepEqual(holder, { owner: hold.owner, note: 'host 7', token: hold.token, holds: 1 });
+        assert.ok(mode === 'exclusive' && waiters === 1 && longestWait >= 0 && holders.length === 1);
+        assert.ok(remaining! > 0 && remaining! <= 60_000 && held! >= 0);
+        await hold.release();
+        await (await wait).release();
+        await using _one = await one.locks.lock(hold.key, { mode: 'read' }).acquire();
+        await using _two = await one.locks.lock(hold.key, { mode: 'read' }).acquire();
+        const read = await lock.info();
+        assert.ok(read.mode === 'read' && read.holders.length === 2);
+
+        const taken = fresh('redisson');
+        await server.call('HSET', taken, 'uuid:1', 1);
+        const [other] = (await one.locks.lock(taken).info()).holders;
+        assert.deepEqual(
+            { ...other },
+            { owner: 'uuid:1', note: undefined, token: undefined, holds: 1, remaining: undefined, held: undefined },
+        );
+        await server.call('SET', taken, 'x');
+        assert.equal((await failure(one.locks.lock(taken).info())).code, 'WRONGTYPE');
+        assert.equal((await failure(one.locks.lock(['{a}', '{a}b']).info())).code, 'CONFIG');
+
+        const permits = one.locks.semaphore(fresh('permits'), { permits: 3 });
+        assert.equal((await permits.info()).permits, 0);
+        await using _permit = await permits.acquire();
+        const { nextEnd, ...counts } = await permits.info();
+        assert.deepEqual(counts, { permits: 3, held: 1, free: 2, waiters: 0, longestWait: 0 });
+        assert.ok(nextEnd! > 0);
+    });
+
+    test(`${library}: a hold that is left is resumed by another client`, async () => {
+        await using here = await side(connect, server.port);
+        await using there = await side(connect, server.port);
+        const [x, w, p] = [fresh('x'), fresh('w'), fresh('p')];
+        for (const [first, then] of [
+            [here.locks.lock(x), there.locks.lock(x, { lease: 6_000 })],
+            [here.locks.lock(w, { mode: 'write' }), there.locks.lock(w, { mode: 'write', lease: 6_000 })],
+            [here.locks.semaphore(p, { permits: 1 }), there.locks.semaphore(p, { lease: 6_000 })],
+        ] as const) {
+            const hold = await first.acquire();
+            for (const rest of [0, -1, NaN, '5' as never])
+                assert.equal((await failure(hold.leave(rest))).code, 'CONFIG');
+            await hold.leave(3_600_000);
+            await hold.release(); // the same outcome
+            assert.ok(!hold.valid() && (await first.tryAcquire()) === null);
+            const next = await then.resume(hold.owner, hold.token);
+            assert.ok(next.token === hold.token && next.validFor() <= 6_000);
+            const left = async () => {
+                const info = await then.info();
+                return 'nextEnd' in info ? info.nextEnd! : info.holders[0]!.remaining!;
+            };
+            let last = await left();
+            await until(async () => {
+                const [before, now] = [last, (last = await left())];
+                return now > before; // renewed
+            });
+            await next.release();
+            assert.equal((await failure(then.resume(hold.owner, hold.token))).code, 'LOST');
+            assert.equal((await failure(then.resume('#', 5))).code, 'CONFIG');
+            await using _free = await first.acquire({ wait: 60_000 });
+        }
+    });
+
+    test(`${library}: a lock that is left is free after its rest, and a loss is found`, async () => {
+        await using one = await side(connect, server.port);
+        const keys = [fresh('left'), fresh('left')];
+        const hold = await one.locks.lock(keys).acquire();
+        await hold.leave(1_000);
+        for (const key of keys) assert.ok((await server.call('PTTL', key)) <= 1_000);
+        await (await one.locks.lock(keys).acquire()).release();
+        const lost = await one.locks.lock(keys[0]!).acquire();
+        await server.call('LOCK.BREAK', keys[0]!);
+        assert.equal((await failure(lost.leave(60_000))).code, 'LOST');
     });
 
     test(`${library}: a word that cannot be sent is refused, and others are as the client has them`, async () => {
