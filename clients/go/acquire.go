@@ -105,7 +105,9 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 
 // enter counts a call for these terms, which ends at end.
 func (c *Client) enter(ctx context.Context, terms *terms) error {
-	if err := cmp.Or(terms.check(), ctx.Err()); err != nil {
+	_, isBlocking := c.transport.(Blocking)
+	if err := cmp.Or(terms.check(), require(terms.replicas == 0 || isBlocking,
+		"this transport cannot wait for replicas"), ctx.Err()); err != nil {
 		return err
 	}
 	if c.open.Err() != nil || !c.begin() {
@@ -149,10 +151,61 @@ func (a *acquisition) run(ctx context.Context) (*Hold, error) {
 		if errors.Is(err, errQueued) {
 			err = a.wait(ctx)
 		}
+		if hold != nil && a.terms.replicas > 0 {
+			return a.replicated(ctx, hold)
+		}
 		if hold != nil || err != nil {
 			return hold, err
 		}
 	}
+}
+
+// replicated returns a hold that enough replicas have. It renews it, so that WAIT on this connection covers the grant,
+// by whichever connection it came; a key that moves is asked for again. What they do not have is given up.
+func (a *acquisition) replicated(ctx context.Context, hold *Hold) (*Hold, error) {
+	c, t := a.client, a.terms
+	bound, cancel := context.WithTimeout(ctx, c.patience+t.replicasWithin)
+	defer cancel()
+	lease := t.firstLease()
+	wait := Command{[]any{"WAIT", strconv.Itoa(t.replicas), millis(t.replicasWithin)}, 0}
+	commands := append(t.renew(a.owner, hold.tokens, lease), wait)
+	var sent moment
+	var replies []Reply
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		sent = newMoment()
+		replies = during(bound, len(commands), func() []Reply {
+			return c.transport.(Blocking).DoApart(bound, t.keys[0], t.replicasWithin, commands...)
+		})
+		if code := codeOf(replies[0].Err); code != "MOVED" && code != "ASK" || !sleep(bound, pause) {
+			break
+		}
+	}
+	last := len(replies) - 1
+	wasHeld, err := released(replies[:last])
+	had, isCount := replies[last].Value.(int64)
+	switch {
+	case isOverwritten(err) || err == nil && !wasHeld:
+		err = fmt.Errorf("%w: %s: it was lost before replicas had it", ErrLost, t)
+	case err == nil && replies[last].Err != nil:
+		err = replies[last].Err
+	case err == nil && !isCount:
+		err = badReply(replies[last].Value)
+	case err == nil && had < int64(t.replicas):
+		err = fmt.Errorf("%w: %d of %d replicas have the grant within %v", ErrNotReplicated, had, t.replicas,
+			t.replicasWithin)
+	}
+	// Given up with all that it had.
+	a.place, a.isUnanswered, hold.isUnanswered = outside, false, hold.isUnanswered || err != nil
+	switch {
+	case err == nil:
+		hold.confirm(lease, sent)
+		return hold, nil
+	case mayBeServed(err) && !errors.Is(err, ErrNotReplicated):
+		hold.abandon()
+		return nil, unanswered(err)
+	}
+	_ = hold.end(0)
+	return nil, err
 }
 
 // inTurn asks when it is the turn of this wait. After a failure it pauses before others have theirs.

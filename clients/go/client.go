@@ -23,7 +23,7 @@ import (
 type Command struct {
 	// Words are the name and the arguments, each a string.
 	Words []any
-	// Key is the place of the first key among them.
+	// Key is the place of the first key among them; 0: it has none.
 	Key int
 }
 
@@ -57,6 +57,13 @@ type Transport interface {
 type Bounded interface {
 	// EndsWithin tells whether a command that is sent now ends within this time, whatever the server does.
 	EndsWithin(limit time.Duration) bool
+}
+
+// Blocking is a [Transport] that can wait for replicas ([WithReplicas]).
+type Blocking interface {
+	// DoApart sends commands in one pipeline over one connection, to the node that serves this key, and returns their
+	// replies in order. They block that connection for this time at most; no other request waits for it.
+	DoApart(ctx context.Context, key string, blocks time.Duration, commands ...Command) []Reply
 }
 
 // ClientOption is an option of [New].
@@ -188,13 +195,18 @@ func (c *Client) send(ctx context.Context, commands ...Command) []Reply {
 	if isLenient && isBounded && len(commands) == 1 && bounded.EndsWithin(c.patience) || ctx.Done() == nil {
 		return c.transport.Do(ctx, commands...)
 	}
+	return during(ctx, len(commands), func() []Reply { return c.transport.Do(ctx, commands...) })
+}
+
+// during returns the replies to so many commands, or the error of the context when it ends.
+func during(ctx context.Context, count int, do func() []Reply) []Reply {
 	done := make(chan []Reply, 1)
-	go func() { done <- c.transport.Do(ctx, commands...) }()
+	go func() { done <- do() }()
 	select {
 	case replies := <-done:
 		return replies
 	case <-ctx.Done():
-		return slices.Repeat([]Reply{{Err: ctx.Err()}}, len(commands))
+		return slices.Repeat([]Reply{{Err: ctx.Err()}}, count)
 	}
 }
 

@@ -21,13 +21,16 @@ var (
 	ErrNotLoaded = errors.New("redislock: the module is not loaded")
 	// ErrClosed: the [Client] is closed.
 	ErrClosed = errors.New("redislock: the client is closed")
-	// ErrNoAnswer: a request of [Hold.Do], [Hold.Renew], [Hold.SetNote], [Hold.Unlock] or [Semaphore.Set] had no answer.
+	// ErrNoAnswer: a request of [Hold.Do], [Hold.Renew], [Hold.SetNote], [Hold.Unlock], [Hold.Leave], [Lock.Resume] or
+	// [Semaphore.Set] had no answer, or that of replicas ([WithReplicas]).
 	// It may have been served, or may be yet.
 	ErrNoAnswer = errors.New("redislock: no answer")
 	// ErrUsage: the program asks for what there is not: another option, argument or client helps, a repetition does not.
 	ErrUsage = errors.New("redislock: wrong use")
 	// ErrNoSemaphore: nobody has created the semaphore ([Semaphore.Set], [WithPermits]).
 	ErrNoSemaphore = errors.New("redislock: there is no such semaphore")
+	// ErrNotReplicated: too few replicas have the grant ([WithReplicas]), which is given up.
+	ErrNotReplicated = errors.New("redislock: not replicated")
 	// ErrNoLeader: the election has no leader at this time.
 	ErrNoLeader = errors.New("redislock: there is no leader")
 )

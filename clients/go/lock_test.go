@@ -17,6 +17,8 @@ import (
 	"redis-lock.invalid/clients/go/viarueidis"
 )
 
+type acquirer = func(context.Context) (*redislock.Hold, error)
+
 type acquired struct {
 	hold *redislock.Hold
 	err  error

@@ -86,6 +86,23 @@ func WithOwner(owner string) Option {
 	})
 }
 
+// WithReplicas has a grant count only when so many replicas have it (1 to 100), by WAIT after each grant; else it is
+// given up, and the error is [ErrNotReplicated]. A fail-over to one of them then finds the lock held.
+func WithReplicas(count int) Option {
+	return option(func(t *terms) {
+		t.replicas = count
+		t.require(count >= 1 && count <= 100, "a grant is waited for on 1 to 100 replicas")
+	})
+}
+
+// WithReplicasWithin sets how long the replicas of [WithReplicas] have (100 ms).
+func WithReplicasWithin(limit time.Duration) Option {
+	return option(func(t *terms) {
+		t.replicasWithin = limit
+		t.require(limit >= time.Millisecond && limit <= longestLease, "replicas have a millisecond at least")
+	})
+}
+
 // WithNote sets a text beside the hold of an exclusive lock, at most 256 bytes, for those who look (LOCK.INFO).
 func WithNote(note string) LockOption {
 	return lockOption(func(t *terms) { t.note = note })
@@ -112,14 +129,17 @@ type terms struct {
 	isFixed       bool
 	note          string
 	permits       int
-	onLost        func(*Hold, error)
+	// The replicas that have to have a grant, and the time that they have.
+	replicas       int
+	replicasWithin time.Duration
+	onLost         func(*Hold, error)
 	// What is wrong with the options.
 	wrong error
 }
 
 // newLock is the lock of these keys with these options, which are applied as those of its kind.
 func newLock[O any](c *Client, keys []string, options []O, apply func(O, *terms)) *Lock {
-	t := &terms{keys: keys, lease: 30 * time.Second}
+	t := &terms{keys: keys, lease: 30 * time.Second, replicasWithin: 100 * time.Millisecond}
 	for _, option := range options {
 		apply(option, t)
 	}

@@ -69,15 +69,40 @@ func (t *transport) EndsWithin(limit time.Duration) bool {
 }
 
 func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
+	return t.do(ctx, t.client, commands)
+}
+
+// DoApart takes a connection of the pool, which has as much longer to answer.
+func (t *transport) DoApart(
+	ctx context.Context, key string, blocks time.Duration, commands ...redislock.Command,
+) []redislock.Reply {
+	node := t.single
+	if t.cluster != nil {
+		var err error
+		if node, err = t.cluster.MasterForKey(ctx, key); err != nil {
+			return slices.Repeat([]redislock.Reply{{Err: t.translated(err)}}, len(commands))
+		}
+	}
+	if timeout := node.Options().ReadTimeout; timeout > 0 {
+		node = node.WithTimeout(timeout + blocks)
+	}
+	replies := t.do(ctx, node, commands)
+	if t.cluster != nil && replies[0].Err != nil {
+		t.cluster.ReloadState(ctx)
+	}
+	return replies
+}
+
+func (t *transport) do(ctx context.Context, client redis.UniversalClient, commands []redislock.Command) []redislock.Reply {
 	requests := make([]request, len(commands))
 	for i, command := range commands {
 		requests[i] = request{redis.NewCmd(ctx, command.Words...)}
 		requests[i].SetFirstKeyPos(int8(command.Key))
 	}
 	if len(requests) == 1 {
-		_ = t.client.Process(ctx, requests[0])
+		_ = client.Process(ctx, requests[0])
 	} else {
-		pipe := t.client.Pipeline()
+		pipe := client.Pipeline()
 		for _, request := range requests {
 			_ = pipe.Process(ctx, request)
 		}

@@ -32,20 +32,37 @@ func (t *transport) IsCluster() bool { return t.client.Mode() == rueidis.ClientM
 
 // Do: rueidis repeats commands that only read, and puts what many goroutines send into one pipeline by itself.
 func (t *transport) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
+	return t.do(ctx, t.client, commands)
+}
+
+// DoApart takes a connection of the pool for blocking commands.
+func (t *transport) DoApart(
+	ctx context.Context, _ string, _ time.Duration, commands ...redislock.Command,
+) []redislock.Reply {
+	client, release := t.client.Dedicate()
+	defer release()
+	return t.do(ctx, client, commands)
+}
+
+func (t *transport) do(ctx context.Context, client rueidis.CoreClient, commands []redislock.Command) []redislock.Reply {
 	built := make([]rueidis.Completed, len(commands))
 	for i, command := range commands {
 		words, key := make([]string, len(command.Words)), command.Key
 		for at, word := range command.Words {
 			words[at] = word.(string)
 		}
+		if key == 0 {
+			built[i] = client.B().Arbitrary(words...).Blocking()
+			continue
+		}
 		// The other keys of a command are arguments here: rueidis panics where they are in another slot.
-		built[i] = t.client.B().Arbitrary(words[:key]...).Keys(words[key]).Args(words[key+1:]...).Build()
+		built[i] = client.B().Arbitrary(words[:key]...).Keys(words[key]).Args(words[key+1:]...).Build()
 	}
 	var results []rueidis.RedisResult
 	if len(built) == 1 {
-		results = []rueidis.RedisResult{t.client.Do(ctx, built[0])}
+		results = []rueidis.RedisResult{client.Do(ctx, built[0])}
 	} else {
-		results = t.client.DoMulti(ctx, built...)
+		results = client.DoMulti(ctx, built...)
 	}
 	replies := make([]redislock.Reply, len(commands))
 	for i, result := range results {
