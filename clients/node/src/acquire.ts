@@ -2,13 +2,16 @@ import type { LockClient } from './client.js';
 import {
     LockConnectionError,
     type LockError,
+    LockLostError,
     NoAnswerError,
     NoSemaphoreError,
+    NotReplicatedError,
     RefusedError,
     refusal,
 } from './errors.js';
 import { Hold, Moment } from './hold.js';
 import type { Claim, Terms } from './terms.js';
+import type { Answer } from './transport.js';
 import { Wait } from './wait.js';
 
 /** Between two attempts to reach a server each pause is twice the last one. In milliseconds, as all times. */
@@ -44,6 +47,8 @@ export class Acquisition extends Wait {
     /** Whether the connection broke under the last request. */
     private isBroken = false;
     private isOver = false;
+    /** What the server has granted, before it is the program's. */
+    private granted: Hold | undefined;
     private message: readonly string[] | undefined;
     private isRung = false;
     private begun = 0;
@@ -60,8 +65,30 @@ export class Acquisition extends Wait {
         client.waits.add(this);
     }
 
-    /** Asks until the request is granted; undefined if it was not when the wait is over. */
+    /** The hold; undefined if the request was not granted when the wait is over. */
     async run(): Promise<Hold | undefined> {
+        const { client } = this;
+        try {
+            const hold = await this.askOn();
+            this.check();
+            if (hold === undefined) this.giveUp();
+            else {
+                if (this.terms.replicas > 0) await this.replicate(hold);
+                this.isOver = true;
+                client.add(hold);
+            }
+            return hold;
+        } catch (error) {
+            this.giveUp();
+            throw error;
+        } finally {
+            client.leave(this);
+            if (this.tag !== undefined) client.unfile(this.tag);
+        }
+    }
+
+    /** Asks until the request is granted; undefined if it was not when the wait is over. */
+    private async askOn(): Promise<Hold | undefined> {
         const { client } = this;
         this.begun = this.warnsAt = performance.now();
         this.end = this.begun + this.wait;
@@ -71,45 +98,64 @@ export class Acquisition extends Wait {
         let hasTicket = !isUnknown && this.wait > 0 && client.isSubscribed(this.claim.key);
         let failure: LockError | undefined;
         let next: number | undefined;
-        try {
-            for (;;) {
-                try {
-                    const hold = await this.ask(hasTicket);
-                    if (hold) return hold;
-                    this.check();
-                    if (isUnknown) await this.findSemaphore();
-                    isUnknown = false;
-                    this.check();
-                    if (this.left() <= 0) {
-                        this.giveUp();
-                        return undefined;
-                    }
-                    failure = undefined;
-                    if (hasTicket) next = undefined;
-                    hasTicket = true;
-                } catch (caught) {
-                    this.check();
-                    const error = caught as LockError;
-                    if (!this.passes(error, failure === undefined) || (failure !== undefined && this.left() <= 0))
-                        throw error;
-                    failure = error;
-                    this.warn(error);
-                    // A request that does not wait follows, by which the library learns of another node.
-                    hasTicket = false;
-                    const now = jittered(next);
-                    next = now.next;
-                    this.isRung = false;
-                    await this.sleep(Math.min(now.pause, Math.max(this.left(), FIRST_PAUSE)));
-                    this.check();
-                }
+        for (;;) {
+            try {
+                const hold = await this.ask(hasTicket);
+                if (hold) return hold;
+                this.check();
+                if (isUnknown) await this.findSemaphore();
+                isUnknown = false;
+                this.check();
+                if (this.left() <= 0) return undefined;
+                failure = undefined;
+                if (hasTicket) next = undefined;
+                hasTicket = true;
+            } catch (caught) {
+                this.check();
+                const error = caught as LockError;
+                if (!this.passes(error, failure === undefined) || (failure !== undefined && this.left() <= 0))
+                    throw error;
+                failure = error;
+                this.warn(error);
+                // A request that does not wait follows, by which the library learns of another node.
+                hasTicket = false;
+                const now = jittered(next);
+                next = now.next;
+                this.isRung = false;
+                await this.sleep(Math.min(now.pause, Math.max(this.left(), FIRST_PAUSE)));
+                this.check();
             }
-        } catch (error) {
-            this.giveUp();
-            throw error;
-        } finally {
-            client.leave(this);
-            if (this.tag !== undefined) client.unfile(this.tag);
         }
+    }
+
+    /** Waits until enough replicas have this hold. A renewal has `WAIT` cover the grant, by whichever connection. */
+    private async replicate(hold: Hold): Promise<void> {
+        const { client, claim, terms } = this;
+        const { replicas, replicasWithin } = terms;
+        // What is given up from now on is final.
+        hold.isUnanswered = true;
+        const commands = claim.renew(terms.lease, hold.tokens);
+        const ask = () => this.until(client.replicas.ask(claim.key, commands, replicas, replicasWithin));
+        let { answers, sent } = await ask();
+        if (answers.some(({ error }) => /^(MOVED|ASK)$/.test((error as LockError | undefined)?.code ?? ''))) {
+            // The client of the program learns of the key's node.
+            await this.until(Promise.all(commands.map((command) => client.send(command))));
+            ({ answers, sent } = await ask());
+        }
+        const isLost = ({ reply, error }: Answer) =>
+            error === undefined ? Number(reply) !== 1 : error instanceof RefusedError && error.isLoss;
+        if (answers.slice(0, -1).some(isLost))
+            throw new LockLostError(claim.key, 'taken', 'it was lost before replicas had it');
+        const failed = answers.find(({ error }) => error !== undefined);
+        if (failed) throw failed.error;
+        const had = Number(answers.at(-1)!.reply);
+        if (had < replicas) {
+            this.isOver = true;
+            await client.release(hold).catch(() => {});
+            throw new NotReplicatedError(claim.key, had, replicas, replicasWithin);
+        }
+        hold.isUnanswered = this.isUnanswered;
+        hold.setLease(terms.lease, sent);
     }
 
     override stop(reason: unknown): void {
@@ -194,8 +240,7 @@ export class Acquisition extends Wait {
         }
         const hold = new Hold(client, claim, tokens, sent);
         hold.isUnanswered = this.isUnanswered;
-        this.isOver = true;
-        client.add(hold);
+        this.granted = hold;
         return hold;
     }
 
@@ -230,7 +275,8 @@ export class Acquisition extends Wait {
     private giveUp(): void {
         if (this.isOver) return;
         this.isOver = true;
-        if (this.isUnanswered || this.hasPlace) this.client.giveUp(this.claim, this.node);
+        if (this.granted) this.client.release(this.granted).catch(() => {});
+        else if (this.isUnanswered || this.hasPlace) this.client.giveUp(this.claim, this.node);
     }
 
     private renewClaim(): void {

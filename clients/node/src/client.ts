@@ -17,6 +17,7 @@ import { Hold, Moment } from './hold.js';
 import { IoRedis, type IoRedisLike, isIoRedis } from './ioredis.js';
 import { type AcquireOptions, Lock, type Routine, Semaphore } from './lock.js';
 import { isNodeRedis, NodeRedis, type NodeRedisLike } from './node_redis.js';
+import { Replicas } from './replicas.js';
 import { slotOf, textOfSlot } from './slot.js';
 import { Claim, checkOptions, LONGEST_TIMER, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
 import type { Answer, Command, Request, Subscription, Transport, Words } from './transport.js';
@@ -68,6 +69,8 @@ export class LockClient implements AsyncDisposable {
     readonly waits = new Bag<Wait>();
     /** @internal */
     readonly requests = new Bag<TimedRequest>();
+    /** @internal */
+    readonly replicas = new Replicas(this);
     private readonly holds = new Bag<Hold>();
     /** How many releases are under way, and what is called when there are none. */
     private endings = 0;
@@ -143,6 +146,7 @@ export class LockClient implements AsyncDisposable {
         await this.inTime(Promise.all([...ends, ended])).catch(() => {});
         this.isGone = true;
         for (const node of this.links.keys()) this.endLink(node);
+        this.replicas.close();
     }
 
     [Symbol.asyncDispose](): Promise<void> {
@@ -200,10 +204,16 @@ export class LockClient implements AsyncDisposable {
         return new ClosedError(closed, { cause: error });
     }
 
-    /** The result of this promise; an error after the response timeout. */
-    private inTime<T>(promise: Promise<T>): Promise<T> {
+    /** An answer with an error of this package. @internal */
+    ofPackage(answer: Answer): Answer {
+        return answer.error === undefined ? answer : { ...answer, error: this.translated(answer.error) };
+    }
+
+    /** The result of this promise; an error after the response timeout and this time. @internal */
+    inTime<T>(promise: Promise<T>, more = 0): Promise<T> {
         return new Promise((resolve, reject) => {
-            const timer = setTimeout(() => reject(new NoAnswerError(this.name)), this.patience);
+            const ms = Math.min(this.patience + more, LONGEST_TIMER);
+            const timer = setTimeout(() => reject(new NoAnswerError(this.name)), ms);
             promise.then(resolve, reject).finally(() => clearTimeout(timer));
         });
     }
@@ -276,7 +286,7 @@ export class LockClient implements AsyncDisposable {
     /** The subscribed connection is the last one to the server: over it the waits are given up. */
     private async leaveLink({ subscription, channels, lastWords }: Link): Promise<void> {
         subscription?.keep(true);
-        const leaving = subscription?.leave([...channels.keys()], lastWords);
+        const leaving = subscription?.leave([...channels.keys()]).then(() => subscription.call(lastWords));
         await this.inTime(Promise.resolve(leaving)).catch(() => {});
         subscription?.close();
     }
@@ -403,7 +413,8 @@ export class LockClient implements AsyncDisposable {
         return this.links.get(node)?.confirmed.has(channel) ?? false;
     }
 
-    private placeOf(key: string): { slot: number; node: string; channel: string } {
+    /** @internal */
+    placeOf(key: string): { slot: number; node: string; channel: string } {
         const channel = `lock:tickets:${this.id}`;
         if (!this.transport.isCluster) return { slot: 0, node: '', channel };
         const slot = slotOf(key);
@@ -430,6 +441,11 @@ export class LockClient implements AsyncDisposable {
             throw this.translated(error);
         }
         return channel;
+    }
+
+    /** Opens a connection to the node of a slot for requests alone. @internal */
+    open(slot: number, ended: () => void): Promise<Subscription> {
+        return this.transport.open(slot, () => {}, ended);
     }
 
     private openLink(node: string, slot: number): Link {
@@ -556,6 +572,6 @@ class TimedRequest implements Request {
     answer(answer: Answer): void {
         const { client, index, take } = this;
         if (!client.requests.delete(this)) return;
-        take(answer.error === undefined ? answer : { ...answer, error: client.translated(answer.error) }, index);
+        take(client.ofPackage(answer), index);
     }
 }

@@ -94,16 +94,11 @@ export class Election {
     private async change(last: Leader | null | undefined, interval: number, watch: Wait): Promise<Leader | null> {
         for (let pause = last === undefined ? 0 : interval; ; pause = interval) {
             if (pause > 0) await watch.sleep(pause);
-            watch.check();
-            let leader = last;
-            this.leader()
-                .then(
-                    (found) => (leader = found),
-                    (error: LockError) => !error.isPassing && watch.stop(error),
-                )
-                .finally(() => watch.ring());
-            await watch.sleep(Infinity);
-            watch.check();
+            const asked = this.leader().catch((error: LockError) => {
+                if (!error.isPassing) throw error;
+                return last;
+            });
+            const leader = await watch.until(asked);
             if (leader === undefined) continue;
             if (last === undefined || leader?.token !== last?.token || leader?.note !== last?.note) return leader;
         }

@@ -43,6 +43,18 @@ export class NotAcquiredError extends LockError {
     }
 }
 
+/** `NOT_REPLICATED`: too few replicas have the grant, which is given up. */
+export class NotReplicatedError extends LockError {
+    constructor(
+        key: string,
+        readonly had: number,
+        readonly wanted: number,
+        within: number,
+    ) {
+        super('NOT_REPLICATED', `${key}: ${had} of ${wanted} replicas have the grant within ${within} ms`);
+    }
+}
+
 /** `LOST`: the lock is not held any more. */
 export class LockLostError extends LockError {
     constructor(

@@ -255,7 +255,8 @@ export class Hold implements AsyncDisposable {
         return Math.min(this.lease - 1 - this.sent.elapsed(), this.claim.terms.maxHold - this.begun.elapsed());
     }
 
-    private setLease(lease: number, sent: Moment): void {
+    /** @internal */
+    setLease(lease: number, sent: Moment): void {
         const { margin, maxHold } = this.claim.terms;
         this.lease = lease;
         this.sent = sent;

@@ -1,6 +1,6 @@
 /** Clients of ioredis 5 and 6 and of iovalkey: `Redis` and `Cluster`. */
 import { slotOf } from './slot.js';
-import { Attempt, listen, type Request, type Subscription, type Transport, type Words } from './transport.js';
+import { answers, Attempt, listen, type Request, type Subscription, type Transport, type Words } from './transport.js';
 
 /** What tells a client of ioredis from others. */
 export interface IoRedisLike {
@@ -27,7 +27,7 @@ interface Redis {
     readonly status: string;
     readonly options: Options;
     readonly stream?: { ref?(): void; unref?(): void };
-    call(name: unknown, words: Words, callback?: (error: Error | null, reply: unknown) => void): unknown;
+    call(name: unknown, words: Words, callback?: (error: Error | null, reply: unknown) => void): Promise<unknown>;
     on(event: string, listener: Listener): Redis;
     off(event: string, listener: Listener): Redis;
     connect(): Promise<unknown>;
@@ -181,10 +181,8 @@ export class IoRedis implements Transport {
         return {
             subscribe: (channel) => (isCluster ? own.ssubscribe(channel) : own.subscribe(channel)),
             ping: () => own.ping(),
-            leave: async (channels, commands) => {
-                await (isCluster ? own.sunsubscribe(...channels) : own.unsubscribe(...channels));
-                await Promise.allSettled(commands.map(({ words: [name, ...words] }) => own.call(name, words)));
-            },
+            leave: (channels) => (isCluster ? own.sunsubscribe(...channels) : own.unsubscribe(...channels)),
+            call: (commands) => answers(commands.map(({ words: [name, ...words] }) => own.call(name, words))),
             keep: (isWanted) => (isWanted ? own.stream?.ref?.() : own.stream?.unref?.()),
             close,
         };

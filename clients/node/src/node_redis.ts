@@ -1,5 +1,5 @@
 /** Clients of node-redis 5 and 6: `createClient` and `createCluster`. */
-import { Attempt, listen, type Request, type Subscription, type Transport, type Words } from './transport.js';
+import { answers, Attempt, listen, type Request, type Subscription, type Transport, type Words } from './transport.js';
 
 /** What tells a client of node-redis from others. */
 export interface NodeRedisLike {
@@ -153,10 +153,8 @@ export class NodeRedis implements Transport {
         return {
             subscribe: (channel) => (isCluster ? own.sSubscribe(channel, heard) : own.subscribe(channel, heard)),
             ping: () => own.ping(),
-            leave: async (channels, commands) => {
-                await (isCluster ? own.sUnsubscribe(channels) : own.unsubscribe(channels));
-                await Promise.allSettled(commands.map(({ words }) => own.sendCommand(words, PLAIN)));
-            },
+            leave: (channels) => (isCluster ? own.sUnsubscribe(channels) : own.unsubscribe(channels)),
+            call: (commands) => answers(commands.map(({ words }) => own.sendCommand(words, PLAIN))),
             keep: (isWanted) => (isWanted ? own.ref() : own.unref()),
             close,
         };

@@ -14,6 +14,10 @@ export interface HoldOptions {
     readonly margin?: number;
     /** The longest time of a hold in spite of renewals, for programs that hang. */
     readonly maxHold?: number;
+    /** So many replicas (1 to 100) have to have a grant, or it is given up: `NotReplicatedError`. */
+    readonly replicas?: number;
+    /** How long they have: 100. */
+    readonly replicasWithin?: number;
 }
 
 /** How a lock is asked for, and held. */
@@ -69,6 +73,8 @@ const RULES = {
     ],
     token: [(token) => Number.isSafeInteger(token) && token >= 0, 'a whole number'],
     rest: [(ms) => typeof ms === 'number' && ms > 0 && ms <= LONGEST_LEASE, 'a number of milliseconds above 0'],
+    replicas: [(count) => Number.isInteger(count) && count >= 1 && count <= 100, 'a whole number from 1 to 100'],
+    replicasWithin: [(ms) => typeof ms === 'number' && ms >= 1 && ms <= LONGEST_TIMER, 'a number of milliseconds'],
     wait: SPAN,
     interval: SPAN,
     signal: [(signal) => signal instanceof AbortSignal, 'an AbortSignal'],
@@ -98,7 +104,7 @@ export function checkOptions(options: object, names: readonly Name[]): void {
     }
 }
 
-export const HOLD_OPTIONS: readonly Name[] = ['lease', 'renew', 'margin', 'maxHold'];
+export const HOLD_OPTIONS: readonly Name[] = ['lease', 'renew', 'margin', 'maxHold', 'replicas', 'replicasWithin'];
 
 /** The checked terms of each acquisition of a lock, of several, or of a permit. */
 export interface Terms extends HoldOptions {
@@ -108,6 +114,8 @@ export interface Terms extends HoldOptions {
     readonly margin: number;
     readonly renew: boolean;
     readonly maxHold: number;
+    readonly replicas: number;
+    readonly replicasWithin: number;
     readonly isPermit: boolean;
     readonly permits?: number | undefined;
     readonly owner?: string | undefined;
@@ -124,7 +132,8 @@ export function termsOf(keys: readonly string[], options: LockOptions & Semaphor
     const { renew = true, mode = 'exclusive', maxHold: most = Infinity, permits, owner, note } = options;
     const maxHold = Math.floor(most);
     const lease = Math.min(Math.floor(options.lease ?? 30_000), maxHold);
-    const { margin = lease / 6 } = options;
+    const { margin = lease / 6, replicas = 0 } = options;
+    const replicasWithin = Math.ceil(options.replicasWithin ?? 100);
     if (margin > lease / 2) throw new ConfigError('margin is at most half of lease');
     if (mode !== 'exclusive' && (owner === 'mode' || owner?.endsWith(':write')))
         throw new ConfigError("the owner 'mode', or one that ends in ':write', cannot hold read or write");
@@ -138,7 +147,10 @@ export function termsOf(keys: readonly string[], options: LockOptions & Semaphor
     if (owner === undefined) words.push('SEQ', '1');
     const verb = isPermit ? 'sem.acquire' : keys.length > 1 ? 'lock.macquire' : 'lock.acquire';
     const verbAndKeys = [verb, ...(keys.length > 1 ? [String(keys.length)] : []), ...keys];
-    return { keys, lease, margin, renew, maxHold, isPermit, permits, owner, modeWords, verbAndKeys, options: words };
+    return {
+        ...{ keys, lease, margin, renew, maxHold, replicas, replicasWithin, isPermit, permits, owner },
+        ...{ modeWords, verbAndKeys, options: words },
+    };
 }
 
 /** A word of a command. Of other types the client libraries make errors or texts, each in its way. */

@@ -27,8 +27,10 @@ export interface Subscription {
     subscribe(channel: string): Promise<unknown>;
     /** Any reply, also an error of the server, shows that the connection lives. */
     ping(): Promise<unknown>;
-    /** Ends the subscriptions to these channels, and sends commands, whatever their replies. */
-    leave(channels: readonly string[], commands: readonly Command[]): Promise<unknown>;
+    /** Ends the subscriptions to these channels. */
+    leave(channels: readonly string[]): Promise<unknown>;
+    /** Sends commands together, over this connection. */
+    call(commands: readonly Command[]): Promise<Answer[]>;
     /** Whether it keeps the process alive. */
     keep(isWanted: boolean): void;
     close(): void;
@@ -53,6 +55,18 @@ export interface Transport {
     node(slot: number): string;
     /** Opens a connection to the node of a slot. `ended` is called at most once, and not after `close()`. */
     open(slot: number, heard: (message: string) => void, ended: () => void): Promise<Subscription>;
+}
+
+/** The outcomes of these commands that were sent once. */
+export function answers(replies: readonly Promise<unknown>[]): Promise<Answer[]> {
+    return Promise.all(
+        replies.map((reply) =>
+            reply.then(
+                (reply): Answer => ({ reply, sends: 1 }),
+                (error): Answer => ({ error, sends: 1 }),
+            ),
+        ),
+    );
 }
 
 export interface Emitter {

@@ -22,6 +22,17 @@ export class Wait {
         this.wake?.();
     }
 
+    /** The outcome of this promise; the reason of a stop. */
+    until<T>(promise: Promise<T>): Promise<T> {
+        return new Promise((resolve, reject) => {
+            this.wake = () => {
+                if (this.stopped) reject(this.stopped.reason);
+            };
+            promise.then(resolve, reject);
+            this.wake();
+        });
+    }
+
     /** Until it is rung or stopped, at most so long. */
     sleep(ms: number): Promise<void> {
         if (this.stopped) return Promise.resolve();

@@ -1,0 +1,103 @@
+/** Grants that count only when replicas have them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type HoldOptions, NotReplicatedError } from 'redis-lock-client';
+import { CLUSTERS, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
+
+const server = await Server.start('--repl-diskless-sync-delay', '0');
+const replica = await Server.start('--replicaof', '127.0.0.1', String(server.port));
+await until(async () => (await server.call('WAIT', 1, 100)) === 1);
+const PATIENT = { replicas: 1, replicasWithin: 60_000 };
+
+for (const [library, connect] of Object.entries(LIBRARIES)) {
+    test(`${library}: a grant is one that replicas have`, async () => {
+        await using one = await side(connect, server.port);
+        const [x, m, n, w, p] = [fresh('x'), fresh('m'), fresh('n'), fresh('w'), fresh('p')];
+        for (const [key, kind] of [
+            [x, (options: HoldOptions) => one.locks.lock(x, options)],
+            [m, (options: HoldOptions) => one.locks.lock([m, n], options)],
+            [w, (options: HoldOptions) => one.locks.lock(w, { ...options, mode: 'write' })],
+            [p, (options: HoldOptions) => one.locks.semaphore(p, { ...options, permits: 1 })],
+        ] as const) {
+            const hold = await kind(PATIENT).acquire();
+            assert.equal(await replica.call('EXISTS', key), 1);
+            const wait = kind(PATIENT).acquire();
+            if (key !== p) await until(async () => (await server.waiters(key)) > 0);
+            await hold.release();
+            const next = await wait;
+            assert.ok(next.valid() && next.validFor() > 25_000);
+            await next.release();
+            const error = await failure(kind({ replicas: 2, replicasWithin: 20 }).acquire());
+            assert.ok(error instanceof NotReplicatedError && error.code === 'NOT_REPLICATED');
+            assert.match(error.message, /1 of 2 replicas have the grant within 20 ms/);
+            assert.equal([error.had, error.wanted].join(), '1,2');
+            // It is free at once.
+            const free = await kind({}).tryAcquire();
+            await free!.release();
+        }
+        for (const replicas of [0, 101, 1.5]) assert.throws(() => one.locks.lock(x, { replicas }), { code: 'CONFIG' });
+    });
+}
+
+for (const [library, connect] of Object.entries(LIBRARIES)) {
+    test(`${library}: a replica that stands still delays no other lock`, async () => {
+        const primary = await Server.start('--repl-diskless-sync-delay', '0');
+        const copy = await Server.start('--replicaof', '127.0.0.1', String(primary.port));
+        await until(async () => (await primary.call('WAIT', 1, 100)) === 1);
+        await using one = await side(connect, primary.port);
+        copy.freeze();
+        const brief = one.locks.lock(fresh('brief'), { replicas: 1, replicasWithin: 50 });
+        assert.equal((await failure(brief.acquire())).code, 'NOT_REPLICATED');
+        const long = { replicas: 1, replicasWithin: 3_600_000 };
+        let isGranted = false;
+        const first = one.locks.lock(fresh('long'), long).acquire();
+        void first.then(() => (isGranted = true));
+        await until(async () => String(await primary.call('INFO', 'clients')).includes('blocked_clients:1\r\n'));
+        // These have the next pipeline, and the one connection.
+        const more = Array.from({ length: 10 }, () => one.locks.lock(fresh('more'), long).acquire());
+        const stop = new AbortController();
+        const stopped = fresh('stopped');
+        const given = failure(one.locks.lock(stopped, long).acquire({ signal: stop.signal }));
+        await (await one.locks.lock(fresh('other')).acquire()).release();
+        await until(async () => !(await primary.isFree(stopped)));
+        stop.abort();
+        assert.equal((await given).name, 'AbortError');
+        await until(() => primary.isFree(stopped));
+        assert.ok(!isGranted);
+        copy.thaw();
+        for (const hold of await Promise.all([first, ...more])) await hold.release();
+        const names = String(await primary.call('INFO', 'commandstats'));
+        assert.match(names, /cmdstat_wait:calls=[1-9]\d?,/); // and not one for each
+        await primary.remove();
+        await copy.remove();
+    });
+}
+
+const CLUSTER = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '5000', '--repl-diskless-sync-delay', '0'];
+
+test('in a cluster the node of the key is asked', async () => {
+    const nodes = [await Server.start(...CLUSTER), await Server.start(...CLUSTER), await Server.start(...CLUSTER)];
+    const [first, second, copy] = nodes as [Server, Server, Server];
+    await first.call('CLUSTER', 'ADDSLOTSRANGE', 0, 8_191);
+    await second.call('CLUSTER', 'ADDSLOTSRANGE', 8_192, 16_383);
+    await second.call('CLUSTER', 'SET-CONFIG-EPOCH', 2);
+    await copy.call('CLUSTER', 'SET-CONFIG-EPOCH', 3);
+    for (const node of [second, copy]) await first.call('CLUSTER', 'MEET', '127.0.0.1', node.port);
+    const id = await second.call('CLUSTER', 'MYID');
+    await until(() =>
+        copy.call('CLUSTER', 'REPLICATE', id).then(
+            () => true,
+            () => false,
+        ),
+    );
+    await until(async () => (await second.call('WAIT', 1, 100)) === 1);
+    for (const node of nodes)
+        await until(async () => /cluster_state:ok[^]*cluster_known_nodes:3/.test(await node.call('CLUSTER', 'INFO')));
+    for (const [library, connect] of Object.entries(CLUSTERS)) {
+        await using one = await side(connect, first.port);
+        // `foo` is in the half of the second node, and `bar` in that of the first.
+        await (await one.locks.lock('foo', PATIENT).acquire()).release();
+        const error = await failure(one.locks.lock('bar', { replicas: 1, replicasWithin: 20 }).acquire());
+        assert.match(String(error.message), /0 of 1 replicas/, library);
+    }
+});
