@@ -247,6 +247,9 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 		}
 		command.Words = append(command.Words, "BLOCK", millis(block), "NOTIFY", a.channel.name,
 			strconv.FormatUint(a.ticket.number, 10))
+		if a.terms.queue != "" {
+			command.Words = append(command.Words, "QUEUE", a.terms.queue)
+		}
 	}
 	sent := newMoment()
 	reply, err := a.client.do(ctx, command)

@@ -29,6 +29,8 @@ var (
 	ErrUsage = errors.New("redislock: wrong use")
 	// ErrNoSemaphore: nobody has created the semaphore ([Semaphore.Set], [WithPermits]).
 	ErrNoSemaphore = errors.New("redislock: there is no such semaphore")
+	// ErrQueueFull: as many requests wait as may ([WithQueue]). It is a [ServerError], too.
+	ErrQueueFull = errors.New("redislock: the queue is full")
 	// ErrNotReplicated: too few replicas have the grant ([WithReplicas]), which is given up.
 	ErrNotReplicated = errors.New("redislock: not replicated")
 	// ErrNoLeader: the election has no leader at this time.
@@ -73,7 +75,7 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("redislock: %s %s", e.Code, e.Text)
 }
 
-// Is tells [ErrNotLoaded], and [ErrLost] of a command that ran under a lock that was not held any more.
+// Is tells [ErrNotLoaded], [ErrQueueFull], and [ErrLost] of a command that ran under a lock that was not held any more.
 func (e *ServerError) Is(target error) bool {
 	switch target {
 	case ErrNotLoaded:
@@ -81,6 +83,8 @@ func (e *ServerError) Is(target error) bool {
 		return isUnknown && (strings.HasPrefix(rest, "LOCK.") || strings.HasPrefix(rest, "SEM."))
 	case ErrLost:
 		return e.Code == "FENCED"
+	case ErrQueueFull:
+		return e.Code == "QUEUEFULL"
 	}
 	return false
 }

@@ -615,3 +615,68 @@ func TestALockThatIsLeftIsFreeAfterItsRest(t *testing.T) {
 		s.awaitNothing()
 	})
 }
+
+func TestAQueueHasABound(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		one := redislock.WithQueue(1)
+		permits := client.NewSemaphore("p", redislock.WithPermits(1), one)
+		for name, kind := range map[string]acquirer{
+			"x": client.NewLock("x", one).Lock,
+			"m": client.NewMultiLock([]string{"m", "n"}, one).Lock,
+			"w": client.NewReadWriteLock("w", one).Write().Lock,
+			"p": permits.Acquire,
+		} {
+			hold := must[*redislock.Hold](t)(kind(background())) // free: granted
+			wait := make(chan acquired, 1)
+			go func() {
+				hold, err := kind(background())
+				wait <- acquired{hold, err}
+			}()
+			s.awaitWaits(1)
+			_, err := kind(background())
+			var refused *redislock.ServerError
+			if !errors.Is(err, redislock.ErrQueueFull) || !errors.As(err, &refused) || refused.Code != "QUEUEFULL" {
+				t.Fatal(name, err)
+			}
+			if s.figure("tickets") != "1" {
+				t.Fatal(name, "the refused one waits")
+			}
+			unlock(t, hold)
+			unlock(t, granted(t, wait))
+			s.awaitNothing()
+		}
+		none := client.NewLock("x", redislock.WithQueue(0))
+		hold := must[*redislock.Hold](t)(none.Lock(background()))
+		if _, err := none.Lock(background()); !errors.Is(err, redislock.ErrQueueFull) {
+			t.Fatal(err)
+		}
+		unlock(t, hold)
+		for _, wrong := range []int{-1, 1_000_001} {
+			if _, err := client.NewLock("x", redislock.WithQueue(wrong)).Lock(background()); !errors.Is(err, redislock.ErrUsage) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestABoundedWaitKeepsItsPlaceWhenItIsAskedAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		hold := must[*redislock.Hold](t)(client.NewLock("x").Lock(background()))
+		waits := []<-chan acquired{begin(background(), client.NewLock("x", redislock.WithQueue(1)))}
+		s.awaitWaits(1)
+		waits = append(waits, begin(background(), client.NewLock("x")))
+		s.awaitWaits(2)
+		s.do("CLIENT", "KILL", "TYPE", "pubsub")
+		s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		until(t, "the subscription", func() bool { return s.do("CLIENT", "LIST", "TYPE", "pubsub").(string) != "" })
+		hold.Unlock()
+		for _, wait := range waits {
+			unlock(t, granted(t, wait))
+		}
+		s.awaitNothing()
+	})
+}

@@ -103,6 +103,15 @@ func WithReplicasWithin(limit time.Duration) Option {
 	})
 }
 
+// WithQueue has an acquisition wait only where fewer than so many requests of others wait already (0 to 1000000); else
+// its error is [ErrQueueFull] at once. A free lock is granted in any case.
+func WithQueue(requests int) Option {
+	return option(func(t *terms) {
+		t.queue = strconv.Itoa(requests)
+		t.require(requests >= 0 && requests <= 1_000_000, "a queue has 0 to 1000000 requests")
+	})
+}
+
 // WithNote sets a text beside the hold of an exclusive lock, at most 256 bytes, for those who look (LOCK.INFO).
 func WithNote(note string) LockOption {
 	return lockOption(func(t *terms) { t.note = note })
@@ -129,6 +138,8 @@ type terms struct {
 	isFixed       bool
 	note          string
 	permits       int
+	// The most requests that may wait before this one, if there is a bound.
+	queue string
 	// The replicas that have to have a grant, and the time that they have.
 	replicas       int
 	replicasWithin time.Duration
