@@ -185,7 +185,7 @@ export class Acquisition extends Wait {
             this.message = undefined;
             this.isRung = false;
             const block = this.end === Infinity ? 0 : Math.max(1, Math.ceil(this.left()));
-            const words = ['BLOCK', String(block), 'NOTIFY', channel, String(this.tag)];
+            const words = ['BLOCK', String(block), 'NOTIFY', channel, String(this.tag), ...this.terms.waiting];
             command = { key: command.key, words: [...command.words, ...words] };
         }
         const sent = new Moment();

@@ -109,6 +109,9 @@ export class RefusedError extends LockError {
     }
 }
 
+/** `QUEUEFULL`: as many requests wait as may (the option `queue`). */
+export class QueueFullError extends RefusedError {}
+
 /** `NOT_LOADED`: the server does not know the module's commands. */
 export class NotLoadedError extends LockError {
     constructor(server: string, command: string) {
@@ -148,7 +151,7 @@ export function refusal(server: string, code: string, text: string): LockError {
     if (code === 'ERR' && unknown) return new NotLoadedError(server, unknown[1]!.toUpperCase());
     // The server quotes the arguments of an unknown command, and names its user: neither belongs in a message.
     const words = text.replace(/,? with args beginning with.*$/s, '').replace(/^User \S+/, 'this user');
-    return new RefusedError(server, code, words);
+    return new (code === 'QUEUEFULL' ? QueueFullError : RefusedError)(server, code, words);
 }
 
 /** The error of this package for one of a client library. */

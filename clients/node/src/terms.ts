@@ -18,6 +18,8 @@ export interface HoldOptions {
     readonly replicas?: number;
     /** How long they have: 100. */
     readonly replicasWithin?: number;
+    /** An acquisition waits only where fewer than so many requests of others wait; else it is a `QueueFullError`. */
+    readonly queue?: number;
 }
 
 /** How a lock is asked for, and held. */
@@ -75,6 +77,7 @@ const RULES = {
     rest: [(ms) => typeof ms === 'number' && ms > 0 && ms <= LONGEST_LEASE, 'a number of milliseconds above 0'],
     replicas: [(count) => Number.isInteger(count) && count >= 1 && count <= 100, 'a whole number from 1 to 100'],
     replicasWithin: [(ms) => typeof ms === 'number' && ms >= 1 && ms <= LONGEST_TIMER, 'a number of milliseconds'],
+    queue: [(count) => Number.isInteger(count) && count >= 0 && count <= 1_000_000, 'a whole number up to 1000000'],
     wait: SPAN,
     interval: SPAN,
     signal: [(signal) => signal instanceof AbortSignal, 'an AbortSignal'],
@@ -104,7 +107,15 @@ export function checkOptions(options: object, names: readonly Name[]): void {
     }
 }
 
-export const HOLD_OPTIONS: readonly Name[] = ['lease', 'renew', 'margin', 'maxHold', 'replicas', 'replicasWithin'];
+export const HOLD_OPTIONS: readonly Name[] = [
+    'lease',
+    'renew',
+    'margin',
+    'maxHold',
+    'replicas',
+    'replicasWithin',
+    'queue',
+];
 
 /** The checked terms of each acquisition of a lock, of several, or of a permit. */
 export interface Terms extends HoldOptions {
@@ -120,9 +131,10 @@ export interface Terms extends HoldOptions {
     readonly permits?: number | undefined;
     readonly owner?: string | undefined;
     readonly modeWords: readonly string[];
-    /** The words of the request before its owner, and those behind. */
+    /** The words of the request before its owner, those behind, and those of one that waits. */
     readonly verbAndKeys: readonly string[];
     readonly options: readonly string[];
+    readonly waiting: readonly string[];
 }
 
 export function termsOf(keys: readonly string[], options: LockOptions & SemaphoreOptions, isPermit: boolean): Terms {
@@ -132,7 +144,7 @@ export function termsOf(keys: readonly string[], options: LockOptions & Semaphor
     const { renew = true, mode = 'exclusive', maxHold: most = Infinity, permits, owner, note } = options;
     const maxHold = Math.floor(most);
     const lease = Math.min(Math.floor(options.lease ?? 30_000), maxHold);
-    const { margin = lease / 6, replicas = 0 } = options;
+    const { margin = lease / 6, replicas = 0, queue } = options;
     const replicasWithin = Math.ceil(options.replicasWithin ?? 100);
     if (margin > lease / 2) throw new ConfigError('margin is at most half of lease');
     if (mode !== 'exclusive' && (owner === 'mode' || owner?.endsWith(':write')))
@@ -149,7 +161,7 @@ export function termsOf(keys: readonly string[], options: LockOptions & Semaphor
     const verbAndKeys = [verb, ...(keys.length > 1 ? [String(keys.length)] : []), ...keys];
     return {
         ...{ keys, lease, margin, renew, maxHold, replicas, replicasWithin, isPermit, permits, owner },
-        ...{ modeWords, verbAndKeys, options: words },
+        ...{ modeWords, verbAndKeys, options: words, waiting: queue === undefined ? [] : ['QUEUE', String(queue)] },
     };
 }
 

@@ -2,7 +2,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Redis } from 'ioredis';
-import { type Hold, type Holder, type Leader, LockClient, LockLostError, NotAcquiredError } from 'redis-lock-client';
+import {
+    type Hold,
+    type Holder,
+    type Leader,
+    LockClient,
+    LockLostError,
+    NotAcquiredError,
+    QueueFullError,
+    RefusedError,
+} from 'redis-lock-client';
 import { BOTH, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
 const server = await Server.start();
@@ -286,6 +295,36 @@ for (const library of BOTH) {
         const last = failure(others.next());
         await one.locks.close();
         assert.equal((await last).code, 'CLOSED');
+    });
+
+    test(`${library}: a queue has a bound`, async () => {
+        await using one = await side(connect, server.port);
+        const [x, m, n, w, p] = [fresh('x'), fresh('m'), fresh('n'), fresh('w'), fresh('p')];
+        const queue = 1;
+        for (const kind of [
+            one.locks.lock(x, { queue }),
+            one.locks.lock([m, n], { queue }),
+            one.locks.lock(w, { mode: 'write', queue }),
+            one.locks.semaphore(p, { permits: 1, queue }),
+        ]) {
+            const hold = await kind.acquire(); // free: granted
+            const wait = kind.acquire();
+            await until(async () => (await one.locks.semaphore(p).info()).waiters + (await waitersOf(hold.key)) === 1);
+            const error = await failure(kind.acquire());
+            assert.ok(error instanceof QueueFullError && error instanceof RefusedError && error.code === 'QUEUEFULL');
+            assert.equal(await kind.tryAcquire(), null);
+            await hold.release();
+            await (await wait).release();
+        }
+        const none = one.locks.lock(x, { queue: 0 });
+        await using _hold = await none.acquire();
+        assert.equal((await failure(none.acquire())).code, 'QUEUEFULL');
+        for (const wrong of [-1, 1_000_001, 0.5])
+            assert.throws(() => one.locks.lock(x, { queue: wrong }), { code: 'CONFIG' });
+
+        async function waitersOf(key: string): Promise<number> {
+            return key === p ? 0 : server.waiters(key);
+        }
     });
 
     test(`${library}: who holds a lock and who waits is known`, async () => {
