@@ -215,6 +215,9 @@ func (h *Hold) Token() int64 { return h.tokens[0] }
 // Owner is the name of the owner: that of [WithOwner], or a fresh one. It is a credential, for [Lock.Resume] elsewhere.
 func (h *Hold) Owner() string { return h.owner }
 
+// Count is how many permits it has ([WithCount]); 1 of a lock.
+func (h *Hold) Count() int { return h.terms.count }
+
 // Tokens has a token for each key.
 func (h *Hold) Tokens() []int64 { return append([]int64(nil), h.tokens...) }
 

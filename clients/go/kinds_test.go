@@ -680,3 +680,69 @@ func TestABoundedWaitKeepsItsPlaceWhenItIsAskedAgain(t *testing.T) {
 		s.awaitNothing()
 	})
 }
+
+func TestSeveralPermitsAreTakenInOneStep(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t)
+		client := via(t, s)
+		permits := redislock.WithPermits(4)
+		lease := redislock.WithLease(6 * time.Second)
+		three := client.NewSemaphore("p", permits, redislock.WithCount(3), lease)
+		one := client.NewSemaphore("p", permits)
+		free := func(count int) {
+			t.Helper()
+			if info := must[redislock.SemaphoreInfo](t)(one.Info(background())); info.Free != count {
+				t.Fatalf("%+v", info)
+			}
+		}
+		hold := must[*redislock.Hold](t)(three.Acquire(background()))
+		if free(1); hold.Count() != 3 {
+			t.Fatal(hold.Count())
+		}
+		s.awaitRenewals("sem_renewals", 1)
+		if _, err := three.TryAcquire(background()); !errors.Is(err, redislock.ErrHeld) {
+			t.Fatal(err)
+		}
+		free(1)
+		wait := make(chan acquired, 1)
+		go func() {
+			hold, err := three.Acquire(background())
+			wait <- acquired{hold, err}
+		}()
+		s.awaitWaits(1)
+		unlock(t, hold)
+		next := granted(t, wait)
+		if err := next.Leave(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		free(1)
+		resumed := must[*redislock.Hold](t)(three.Resume(background(), next.Owner(), next.Token()))
+		unlock(t, resumed)
+		single := must[*redislock.Hold](t)(one.Acquire(background()))
+		if free(3); single.Count() != 1 {
+			t.Fatal(single.Count())
+		}
+		unlock(t, single)
+
+		five := client.NewSemaphore("p", redislock.WithCount(5))
+		if _, err := five.TryAcquire(background()); !errors.Is(err, redislock.ErrHeld) {
+			t.Fatal(err)
+		}
+		go func() {
+			hold, err := five.Acquire(background())
+			wait <- acquired{hold, err}
+		}()
+		s.awaitWaits(1)
+		if err := one.Set(background(), 5); err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, granted(t, wait))
+		free(5)
+		for _, wrong := range []int{0, 65} {
+			_, err := client.NewSemaphore("p", redislock.WithCount(wrong)).TryAcquire(background())
+			if !errors.Is(err, redislock.ErrUsage) {
+				t.Fatal(wrong, err)
+			}
+		}
+	})
+}

@@ -125,6 +125,15 @@ func WithPermits(permits int) SemaphoreOption {
 	})
 }
 
+// WithCount has an acquisition take so many permits in one step, all or none (1 to 64; 1 by default). They are one hold:
+// renewed and released together. More than the semaphore has are waited for until [Semaphore.Set] raises their number.
+func WithCount(permits int) SemaphoreOption {
+	return semaphoreOption(func(t *terms) {
+		t.count = permits
+		t.require(permits >= 1 && permits <= 64, "an acquisition takes 1 to 64 permits")
+	})
+}
+
 // terms are what an acquisition asks for.
 type terms struct {
 	keys []string
@@ -138,6 +147,8 @@ type terms struct {
 	isFixed       bool
 	note          string
 	permits       int
+	// The permits that are taken in one step.
+	count int
 	// The most requests that may wait before this one, if there is a bound.
 	queue string
 	// The replicas that have to have a grant, and the time that they have.
@@ -150,7 +161,7 @@ type terms struct {
 
 // newLock is the lock of these keys with these options, which are applied as those of its kind.
 func newLock[O any](c *Client, keys []string, options []O, apply func(O, *terms)) *Lock {
-	t := &terms{keys: keys, lease: 30 * time.Second, replicasWithin: 100 * time.Millisecond}
+	t := &terms{keys: keys, lease: 30 * time.Second, replicasWithin: 100 * time.Millisecond, count: 1}
 	for _, option := range options {
 		apply(option, t)
 	}
@@ -224,6 +235,9 @@ func (t *terms) acquire(owner string) Command {
 		words = append(words, "ONCE")
 	} else if t.permits > 0 {
 		words = append(words, "LIMIT", strconv.Itoa(t.permits))
+	}
+	if t.count > 1 {
+		words = append(words, "COUNT", strconv.Itoa(t.count))
 	}
 	if t.owner == "" {
 		words = append(words, "SEQ", "1")
