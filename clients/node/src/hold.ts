@@ -80,6 +80,11 @@ export class Hold implements AsyncDisposable {
         return this.claim.owner;
     }
 
+    /** How many permits it has; 1 of a lock. */
+    get count(): number {
+        return this.claim.terms.count;
+    }
+
     /**
      * The fencing token of the first key. It is higher than that of each former holder, so a resource that refuses a
      * lower one than its highest so far is safe from a holder that was suspended. (Of a permit it is only the grant's

@@ -38,6 +38,8 @@ export interface LockOptions extends HoldOptions {
 export interface SemaphoreOptions extends HoldOptions {
     /** The number of permits with which an acquisition creates the semaphore if it is missing. */
     readonly permits?: number;
+    /** How many permits an acquisition takes in one step, all or none: 1, at most 64. */
+    readonly count?: number;
 }
 
 const MODES = ['exclusive', 'read', 'write'];
@@ -75,6 +77,7 @@ const RULES = {
     ],
     token: [(token) => Number.isSafeInteger(token) && token >= 0, 'a whole number'],
     rest: [(ms) => typeof ms === 'number' && ms > 0 && ms <= LONGEST_LEASE, 'a number of milliseconds above 0'],
+    count: [(count) => Number.isInteger(count) && count >= 1 && count <= 64, 'a whole number from 1 to 64'],
     replicas: [(count) => Number.isInteger(count) && count >= 1 && count <= 100, 'a whole number from 1 to 100'],
     replicasWithin: [(ms) => typeof ms === 'number' && ms >= 1 && ms <= LONGEST_TIMER, 'a number of milliseconds'],
     queue: [(count) => Number.isInteger(count) && count >= 0 && count <= 1_000_000, 'a whole number up to 1000000'],
@@ -129,6 +132,7 @@ export interface Terms extends HoldOptions {
     readonly replicasWithin: number;
     readonly isPermit: boolean;
     readonly permits?: number | undefined;
+    readonly count: number;
     readonly owner?: string | undefined;
     readonly modeWords: readonly string[];
     /** The words of the request before its owner, those behind, and those of one that waits. */
@@ -140,11 +144,14 @@ export interface Terms extends HoldOptions {
 export function termsOf(keys: readonly string[], options: LockOptions & SemaphoreOptions, isPermit: boolean): Terms {
     if (keys.length < 1 || keys.length > MOST_KEYS) throw new ConfigError(`a lock has 1 to ${MOST_KEYS} keys`);
     if (new Set(keys).size < keys.length) throw new ConfigError('a key is named twice');
-    checkOptions(options, isPermit ? [...HOLD_OPTIONS, 'permits'] : [...HOLD_OPTIONS, 'mode', 'owner', 'note']);
+    checkOptions(
+        options,
+        isPermit ? [...HOLD_OPTIONS, 'permits', 'count'] : [...HOLD_OPTIONS, 'mode', 'owner', 'note'],
+    );
     const { renew = true, mode = 'exclusive', maxHold: most = Infinity, permits, owner, note } = options;
     const maxHold = Math.floor(most);
     const lease = Math.min(Math.floor(options.lease ?? 30_000), maxHold);
-    const { margin = lease / 6, replicas = 0, queue } = options;
+    const { margin = lease / 6, replicas = 0, queue, count = 1 } = options;
     const replicasWithin = Math.ceil(options.replicasWithin ?? 100);
     if (margin > lease / 2) throw new ConfigError('margin is at most half of lease');
     if (mode !== 'exclusive' && (owner === 'mode' || owner?.endsWith(':write')))
@@ -154,13 +161,14 @@ export function termsOf(keys: readonly string[], options: LockOptions & Semaphor
     const modeWords = mode === 'exclusive' ? [] : [mode.toUpperCase()];
     const words = [...modeWords, 'PX', String(lease)];
     if (permits !== undefined) words.push('LIMIT', String(permits));
+    if (count > 1) words.push('COUNT', String(count));
     if (!isPermit) words.push('ONCE');
     if (note !== undefined) words.push('NOTE', note);
     if (owner === undefined) words.push('SEQ', '1');
     const verb = isPermit ? 'sem.acquire' : keys.length > 1 ? 'lock.macquire' : 'lock.acquire';
     const verbAndKeys = [verb, ...(keys.length > 1 ? [String(keys.length)] : []), ...keys];
     return {
-        ...{ keys, lease, margin, renew, maxHold, replicas, replicasWithin, isPermit, permits, owner },
+        ...{ keys, lease, margin, renew, maxHold, replicas, replicasWithin, isPermit, permits, count, owner },
         ...{ modeWords, verbAndKeys, options: words, waiting: queue === undefined ? [] : ['QUEUE', String(queue)] },
     };
 }

@@ -327,6 +327,39 @@ for (const library of BOTH) {
         }
     });
 
+    test(`${library}: several permits are taken in one step`, async () => {
+        await using one = await side(connect, server.port);
+        const key = fresh('count');
+        const three = one.locks.semaphore(key, { permits: 4, count: 3, lease: 6_000 });
+        const single = one.locks.semaphore(key, { permits: 4 });
+        const hold = await three.acquire();
+        const { free, nextEnd } = await single.info();
+        assert.deepEqual([hold.count, free], [3, 1]);
+        let last = nextEnd!;
+        await until(async () => {
+            const [before, now] = [last, (last = (await single.info()).nextEnd!)];
+            return now > before; // renewed
+        });
+        assert.equal(await three.tryAcquire(), null);
+        const wait = three.acquire();
+        await until(async () => (await single.info()).waiters === 1);
+        await hold.release();
+        const next = await wait;
+        await next.leave(60_000);
+        assert.equal((await single.info()).free, 1);
+        await (await three.resume(next.owner, next.token)).release();
+        await using permit = await single.acquire();
+        assert.deepEqual([permit.count, (await single.info()).free], [1, 3]);
+        const more = one.locks.semaphore(key, { count: 4 });
+        assert.equal(await more.tryAcquire(), null);
+        const late = more.acquire();
+        await until(async () => (await single.info()).waiters === 1);
+        await single.setPermits(5);
+        await (await late).release();
+        for (const count of [0, 65, 1.5]) assert.throws(() => one.locks.semaphore(key, { count }), { code: 'CONFIG' });
+        assert.throws(() => one.locks.lock(key, { count: 2 } as never), { code: 'CONFIG' });
+    });
+
     test(`${library}: who holds a lock and who waits is known`, async () => {
         await using one = await side(connect, server.port);
         const lock = one.locks.lock(fresh('known'), { note: 'host 7', lease: 60_000 });
