@@ -38,7 +38,11 @@ type acquisition struct {
 	isAnswered bool
 	// Whether the semaphore has been asked for.
 	isAskedFor bool
-	outage     outage
+	// Whether it has waited in the queue.
+	hasWaited bool
+	outage    outage
+	begun     time.Time
+	subject   *Subject
 }
 
 // place is what the server has of an acquisition.
@@ -67,7 +71,7 @@ var errQueued = errors.New("redislock: queued")
 
 var errLate = errors.New("redislock: the reply came when most of the lease was over")
 
-func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, error) {
+func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (hold *Hold, err error) {
 	if err := c.enter(ctx, terms); err != nil {
 		return nil, err
 	}
@@ -80,11 +84,13 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (*Hold, 
 		bound = either
 	}
 	a := &acquisition{client: c, terms: terms}
+	c.asked(ctx, a)
+	defer func() { a.ended(ctx, err) }()
 	a.renameOwner()
 	if waits {
 		a.channel, a.ticket = c.waits.join(terms.keys[0])
 	}
-	hold, err := a.run(bound)
+	hold, err = a.run(bound)
 	if waits {
 		c.waits.leave(a.channel, a.ticket)
 	}
@@ -117,7 +123,7 @@ func (c *Client) enter(ctx context.Context, terms *terms) error {
 }
 
 // resume makes a hold of what the owner of these terms has under this token.
-func (c *Client) resume(ctx context.Context, terms *terms, token int64) (*Hold, error) {
+func (c *Client) resume(ctx context.Context, terms *terms, token int64) (hold *Hold, err error) {
 	if err := terms.requireOneKey(); err != nil {
 		return nil, err
 	}
@@ -125,6 +131,9 @@ func (c *Client) resume(ctx context.Context, terms *terms, token int64) (*Hold, 
 		return nil, err
 	}
 	defer c.end()
+	a := &acquisition{client: c, terms: terms, owner: terms.owner}
+	c.asked(ctx, a)
+	defer func() { a.ended(ctx, err) }()
 	tokens, lease, sent := []int64{token}, terms.firstLease(), newMoment()
 	reply, err := c.do(ctx, terms.renew(terms.owner, tokens, lease)[0])
 	switch {
@@ -135,7 +144,17 @@ func (c *Client) resume(ctx context.Context, terms *terms, token int64) (*Hold, 
 	case reply != int64(1):
 		return nil, fmt.Errorf("%w: %s: it is not held under this token", ErrLost, terms)
 	}
-	return newHold(&acquisition{client: c, terms: terms, owner: terms.owner}, tokens, sent, lease).begin(ctx)
+	return newHold(a, tokens, sent, lease).begin(ctx)
+}
+
+// ended notes the end of a call that has this error. A hold has noted its beginning itself.
+func (a *acquisition) ended(ctx context.Context, err error) {
+	if a.hasWaited {
+		a.client.count(func(s *Statistics) { s.Waiting-- }, nil)
+	}
+	if err != nil {
+		a.client.answered(ctx, a.subject, a.begun, err)
+	}
 }
 
 func (a *acquisition) renameOwner() {
@@ -259,6 +278,10 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 	a.isAnswered = true
 	if isTicket && reply == "QUEUED" {
 		a.place = queued
+		if !a.hasWaited {
+			a.hasWaited = true
+			a.client.count(func(s *Statistics) { s.Waits++; s.Waiting++ }, nil)
+		}
 		if err := a.mustExist(ctx); err != nil {
 			return nil, err
 		}
@@ -384,7 +407,7 @@ func (a *acquisition) failed(err error) {
 		return
 	}
 	a.outage.warned = now
-	a.client.warn("the wait goes on, but its server cannot be reached", a.terms, err,
+	a.client.warn("the wait goes on, but its server cannot be reached", a.terms.String(), err,
 		"for", now.Sub(a.outage.since).Round(time.Second))
 }
 
@@ -423,7 +446,7 @@ func (a *acquisition) startAnew() {
 func (a *acquisition) giveUp() {
 	if a.place != outside || a.isUnanswered && a.terms.owner == "" {
 		until := time.Now().Add(max(a.terms.lease, a.client.patience))
-		a.client.release(a.terms, a.terms.giveUp(a.owner, nil), until)
+		a.client.release(a.terms, a.terms.giveUp(a.owner, nil), until, false)
 	}
 	a.place, a.isUnanswered = outside, false
 }

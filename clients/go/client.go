@@ -97,6 +97,7 @@ type Client struct {
 	mu     sync.Mutex
 	holds  map[*Hold]struct{}
 	timer  *time.Timer
+	events events
 	// When the timer fires.
 	planned time.Time
 	// The calls and the goroutines that are under way, and what is closed when there is none.
@@ -211,8 +212,8 @@ func during(ctx context.Context, count int, do func() []Reply) []Reply {
 }
 
 // warn writes to the log. The handler is the program's and may block, so nothing waits for it.
-func (c *Client) warn(text string, terms *terms, err error, more ...any) {
-	go cmp.Or(c.logger, slog.Default()).Warn("redislock: "+text, append(more, "lock", terms.String(), "error", err)...)
+func (c *Client) warn(text, lock string, err error, more ...any) {
+	go cmp.Or(c.logger, slog.Default()).Warn("redislock: "+text, append(more, "lock", lock, "error", err)...)
 }
 
 // Close ends the waits, releases what is held, and returns when all is done, after the response timeout and two seconds
@@ -277,12 +278,15 @@ func (c *Client) tick() {
 		isDue = isDue || !hold.renewAt.After(now)
 	}
 	for hold := range c.holds {
-		switch {
-		case hold.isOver(now):
+		if hold.isOver(now) {
 			lost = append(lost, hold)
 			continue
-		case isDue && !hold.renewAt.After(now.Add(hold.lease/10)) && hold.renewal():
-			due = append(due, hold)
+		}
+		if isDue {
+			hold.noteLate()
+			if !hold.renewAt.After(now.Add(hold.lease/10)) && hold.renewal() {
+				due = append(due, hold)
+			}
 		}
 		c.planFor(hold)
 	}
@@ -334,7 +338,7 @@ func (c *Client) renewTogether(holds []*Hold) {
 }
 
 // release sends a release in the background, until it is answered or until the end. The result comes on the channel.
-func (c *Client) release(terms *terms, commands []Command, until time.Time) <-chan error {
+func (c *Client) release(terms *terms, commands []Command, until time.Time, ofHold bool) <-chan error {
 	result := make(chan error, 1)
 	c.start(func() {
 		var err error
@@ -352,8 +356,16 @@ func (c *Client) release(terms *terms, commands []Command, until time.Time) <-ch
 			}
 		}
 		result <- err
-		if err != nil && !isOverwritten(err) {
-			c.warn("not released: what is held ends with its lease", terms, err)
+		isAnswered := err == nil || isOverwritten(err)
+		c.count(func(s *Statistics) {
+			if !isAnswered {
+				s.ReleasesFailed++
+			} else if ofHold {
+				s.Releases++
+			}
+		}, nil)
+		if !isAnswered {
+			c.warn("not released: what is held ends with its lease", terms.String(), err)
 		}
 	})
 	return result

@@ -33,6 +33,8 @@ type Hold struct {
 	values context.Context
 	// Whether a request of the acquisition had no answer.
 	isUnanswered bool
+	begun        time.Time
+	subject      *Subject
 
 	// All below under the mutex of the client: the lease to renew for, and the renewals that have no answer yet.
 	span    time.Duration
@@ -46,13 +48,15 @@ type Hold struct {
 	ends       time.Time
 	isReleased bool
 	lost       error
+	// Whether the present lack of renewals was noted.
+	isLate bool
 	// Made when somebody asks for it.
 	ctx *holdContext
 }
 
 func newHold(a *acquisition, tokens []int64, sent moment, lease time.Duration) *Hold {
 	h := &Hold{client: a.client, terms: a.terms, owner: a.owner, tokens: tokens, isUnanswered: a.isUnanswered,
-		span: a.terms.lease, ends: time.Now().Add(lease)}
+		begun: a.begun, subject: a.subject, span: a.terms.lease, ends: time.Now().Add(lease)}
 	if a.terms.maxHold > 0 {
 		h.until = sent.steady.Add(a.terms.maxHold)
 	}
@@ -65,11 +69,16 @@ func (h *Hold) begin(ctx context.Context) (*Hold, error) {
 	h.values = ctx
 	c := h.client
 	c.mu.Lock()
-	c.holds[h] = struct{}{}
-	c.planFor(h)
+	isOpen := c.open.Err() == nil
+	if isOpen {
+		h.subject.Granted = time.Now()
+		c.answered(ctx, h.subject, h.begun, nil)
+		c.holds[h] = struct{}{}
+		c.planFor(h)
+	}
 	c.mu.Unlock()
-	if c.open.Err() != nil {
-		h.abandon() // which Close may not have seen
+	if !isOpen {
+		h.abandon() // which Close does not see
 		return nil, ErrClosed
 	}
 	return h, nil
@@ -77,7 +86,7 @@ func (h *Hold) begin(ctx context.Context) (*Hold, error) {
 
 // confirm notes a lease that the server has confirmed. The mutex is held, or nobody has the hold yet.
 func (h *Hold) confirm(lease time.Duration, sent moment) {
-	h.lease, h.sent = lease, sent
+	h.lease, h.sent, h.isLate = lease, sent, false
 	h.renewAt = sent.steady.Add(lease / 3)
 	// The server counts whole milliseconds, so the last one is not certain.
 	h.lostAt = sent.steady.Add(lease - h.terms.marginOf(lease) - time.Millisecond)
@@ -106,6 +115,14 @@ func (h *Hold) renewal() bool {
 	}
 	h.renewAt = time.Now().Add(h.lease / 3)
 	return true
+}
+
+// noteLate tells the observer, once, that a renewal is due while the one before it is not confirmed. The mutex is held.
+func (h *Hold) noteLate() {
+	if since := h.sent.elapsed(); !h.isLate && !h.terms.isFixed && since >= h.lease*2/3 {
+		h.isLate = true
+		h.client.late(h.subject, since-h.lease/3)
+	}
 }
 
 // request counts a renewal that is about to be sent. It returns its lease, and how much of that is certain when it is
@@ -139,6 +156,13 @@ func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) error 
 			isHeard = isHeard && !mayBeServed(err)
 		}
 	}
+	c.count(func(s *Statistics) {
+		if loss == nil && err == nil {
+			s.Renewals++
+		} else {
+			s.RenewalsFailed++
+		}
+	}, nil)
 	c.mu.Lock()
 	if isHeard {
 		h.unheard--
@@ -195,6 +219,7 @@ func (h *Hold) lose(reason error) error {
 	h.lost = loss
 	ctx := h.ctx
 	c.mu.Unlock()
+	c.lost(h.subject, loss)
 	if ctx != nil {
 		ctx.cancel(loss)
 	}
@@ -203,7 +228,7 @@ func (h *Hold) lose(reason error) error {
 		go h.terms.onLost(h, loss)
 	}
 	if ctx == nil && h.terms.onLost == nil {
-		c.warn("a lock is lost, and nothing listens (Hold.Context)", h.terms, loss)
+		c.warn("a lock is lost, and nothing listens (Hold.Context)", h.terms.String(), loss)
 	}
 	return loss
 }
@@ -435,7 +460,7 @@ func (h *Hold) end(rest time.Duration) error {
 }
 
 // finish ends the hold. A result that is still to come does so on the channel.
-func (h *Hold) finish(ctx context.Context, rest time.Duration, inBackground bool) (<-chan error, error) {
+func (h *Hold) finish(ctx context.Context, rest time.Duration, inBackground bool) (wait <-chan error, err error) {
 	c := h.client
 	c.mu.Lock()
 	lost, wasReleased, ends, own := h.lost, h.isReleased, h.ends, h.ctx
@@ -448,18 +473,24 @@ func (h *Hold) finish(ctx context.Context, rest time.Duration, inBackground bool
 	if own != nil {
 		own.cancel(ErrReleased)
 	}
+	if !h.subject.Granted.IsZero() {
+		defer func() { c.released(h.subject, !errors.Is(err, ErrLost)) }()
+	}
 	commands := h.ending(rest, h.isUnanswered)
 	if inBackground || lost != nil {
-		c.release(h.terms, commands, ends)
+		c.release(h.terms, commands, ends, true)
 		return nil, lost
 	}
 	wasHeld, err := released(c.send(ctx, commands...))
+	if err == nil || isOverwritten(err) {
+		c.count(func(s *Statistics) { s.Releases++ }, nil)
+	}
 	switch {
 	case isOverwritten(err):
 		return nil, fmt.Errorf("%w: %s: %w", ErrLost, h.terms, err)
 	case err != nil && mayPass(err):
 		// The first one may be served late: a repeated one is final.
-		return c.release(h.terms, h.ending(rest, true), ends), err
+		return c.release(h.terms, h.ending(rest, true), ends, true), err
 	case err == nil && !wasHeld && (rest > 0 || !h.isUnanswered):
 		return nil, fmt.Errorf("%w: %s: it was not held any more at its release", ErrLost, h.terms)
 	}

@@ -461,7 +461,7 @@ func (l *locker) Unlock() {
 	case errors.Is(err, ErrLost):
 		panic(err)
 	case err != nil:
-		l.lock.client.warn("the release goes on", l.lock.terms, err)
+		l.lock.client.warn("the release goes on", l.lock.terms.String(), err)
 	}
 }
 

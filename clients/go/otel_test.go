@@ -1,0 +1,116 @@
+package redislock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	nometer "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	notracer "go.opentelemetry.io/otel/trace/noop"
+
+	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/lockotel"
+)
+
+// recorder is a meter and a tracer that keep what they are given, as text.
+type recorder struct {
+	nometer.Meter
+	mu    sync.Mutex
+	lines map[string]int
+}
+
+func (r *recorder) add(name string, set attribute.Set) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines[fmt.Sprint(name, " ", set.Encoded(attribute.DefaultEncoder()))]++
+}
+
+func (r *recorder) has(line string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lines[line] > 0
+}
+
+type histogram struct {
+	nometer.Float64Histogram
+	*recorder
+	name string
+}
+
+func (h histogram) Record(_ context.Context, seconds float64, options ...metric.RecordOption) {
+	if seconds >= 0 && seconds < 3600 {
+		h.add(h.name, metric.NewRecordConfig(options).Attributes())
+	}
+}
+
+type counter struct {
+	nometer.Int64Counter
+	*recorder
+	name string
+}
+
+func (c counter) Add(_ context.Context, _ int64, options ...metric.AddOption) {
+	c.add(c.name, metric.NewAddConfig(options).Attributes())
+}
+
+func (r *recorder) Float64Histogram(name string, _ ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return histogram{recorder: r, name: name}, nil
+}
+
+func (r *recorder) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return counter{recorder: r, name: name}, nil
+}
+
+type tracer struct {
+	notracer.Tracer
+	*recorder
+}
+
+// request is the key of a value of a context.
+type request struct{}
+
+type span struct {
+	trace.Span
+	recorder *recorder
+	name     string
+	status   codes.Code
+}
+
+func (t tracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return ctx, &span{trace.SpanFromContext(ctx), t.recorder, fmt.Sprint(name, " in ", ctx.Value(request{})), 0}
+}
+
+func (s *span) SetStatus(code codes.Code, _ string) { s.status = code }
+func (s *span) End(...trace.SpanEndOption)          { s.recorder.add(fmt.Sprint(s.name, " ", s.status), attribute.NewSet()) }
+
+func TestOpenTelemetryHasTimesLossesAndSpans(t *testing.T) {
+	s := serve(t)
+	r := &recorder{lines: map[string]int{}}
+	observer := must[redislock.Observer](t)(lockotel.New(lockotel.Config{Meter: r, Tracer: tracer{recorder: r},
+		Attributes: func(lock *redislock.Subject) []attribute.KeyValue {
+			return []attribute.KeyValue{attribute.String("name", lock.Name)}
+		}}))
+	client := viaRedis(t, s, redislock.WithObserver(observer))
+	ctx := context.WithValue(background(), request{}, 7)
+	unlock(t, must[*redislock.Hold](t)(client.NewLock("x").Lock(ctx)))
+	lost := must[*redislock.Hold](t)(client.NewReadWriteLock("w", redislock.WithLease(3*time.Second)).Write().Lock(ctx))
+	s.do("LOCK.BREAK", "w")
+	awaitLoss(t, lost)
+	s.do("SET", "text", "x")
+	if _, err := client.NewLock("text").TryLock(ctx); err == nil {
+		t.Fatal("a text is no lock")
+	}
+	for _, line := range []string{
+		"redis_lock.wait granted=true,kind=exclusive,name=x", "redis_lock.hold kind=exclusive,name=x",
+		"redis_lock.losses kind=write,name=w", "redis_lock.wait granted=false,kind=exclusive,name=text",
+		"lock exclusive in 7 Unset ", "lock write in 7 Unset ", "lock exclusive in 7 Error ",
+	} {
+		until(t, line, func() bool { return r.has(line) })
+	}
+}
