@@ -87,7 +87,9 @@ func (t tracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOpti
 }
 
 func (s *span) SetStatus(code codes.Code, _ string) { s.status = code }
-func (s *span) End(...trace.SpanEndOption)          { s.recorder.add(fmt.Sprint(s.name, " ", s.status), attribute.NewSet()) }
+func (s *span) End(...trace.SpanEndOption) {
+	s.recorder.add(fmt.Sprint(s.name, " ", s.status), attribute.NewSet())
+}
 
 func TestOpenTelemetryHasTimesLossesAndSpans(t *testing.T) {
 	s := serve(t)

@@ -1,5 +1,6 @@
 import type { LockClient } from './client.js';
 import {
+    ClosedError,
     LockConnectionError,
     type LockError,
     LockLostError,
@@ -10,6 +11,7 @@ import {
     refusal,
 } from './errors.js';
 import { Hold, Moment } from './hold.js';
+import { Observed } from './observe.js';
 import type { Claim, Terms } from './terms.js';
 import type { Answer } from './transport.js';
 import { Wait } from './wait.js';
@@ -39,6 +41,8 @@ export class Acquisition extends Wait {
     private tag: number | undefined;
     /** Whether a request had no answer: the server may have granted it, or may do it yet. */
     private isUnanswered = false;
+    private readonly subject: Observed;
+    private hasWaited = false;
     /** Whether it has a place in the server's queue. */
     private hasPlace = false;
     /** Whether the server has answered, so that the wait goes on in spite of a broken connection. */
@@ -62,6 +66,7 @@ export class Acquisition extends Wait {
     ) {
         super();
         this.claim = client.claim(terms);
+        this.subject = new Observed(client.events, terms);
         client.waits.add(this);
     }
 
@@ -71,8 +76,10 @@ export class Acquisition extends Wait {
         try {
             const hold = await this.askOn();
             this.check();
-            if (hold === undefined) this.giveUp();
-            else {
+            if (hold === undefined) {
+                this.giveUp();
+                this.subject.answer('refused');
+            } else {
                 if (this.terms.replicas > 0) await this.replicate(hold);
                 this.isOver = true;
                 client.add(hold);
@@ -80,8 +87,10 @@ export class Acquisition extends Wait {
             return hold;
         } catch (error) {
             this.giveUp();
+            this.subject.answer('failed', error);
             throw error;
         } finally {
+            if (this.hasWaited) client.events.gauges.waiting -= 1;
             client.leave(this);
             if (this.tag !== undefined) client.unfile(this.tag);
         }
@@ -160,6 +169,7 @@ export class Acquisition extends Wait {
 
     override stop(reason: unknown): void {
         this.giveUp();
+        this.subject.answer(reason instanceof ClosedError ? 'failed' : 'cancelled', reason);
         super.stop(reason);
     }
 
@@ -201,6 +211,11 @@ export class Acquisition extends Wait {
         this.check();
         if (reply !== 'QUEUED') return this.answered(reply, sent, hasTicket);
         this.hasPlace = true;
+        if (!this.hasWaited) {
+            this.hasWaited = true;
+            client.events.counters.waits += 1;
+            client.events.gauges.waiting += 1;
+        }
         this.begun = this.warnsAt = performance.now();
         // The server ends the wait at its limit, and says so.
         await this.sleep(this.left() + client.patience);
@@ -238,7 +253,7 @@ export class Acquisition extends Wait {
         if (reply === null || tokens.length !== this.terms.keys.length || !tokens.every(Number.isSafeInteger)) {
             throw new LockConnectionError(client.name, "a reply that is none of the module's");
         }
-        const hold = new Hold(client, claim, tokens, sent);
+        const hold = new Hold(client, claim, tokens, sent, this.subject);
         hold.isUnanswered = this.isUnanswered;
         this.granted = hold;
         return hold;

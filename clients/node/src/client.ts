@@ -17,6 +17,7 @@ import { Hold, Moment } from './hold.js';
 import { IoRedis, type IoRedisLike, isIoRedis } from './ioredis.js';
 import { type AcquireOptions, Lock, type Routine, Semaphore } from './lock.js';
 import { isNodeRedis, NodeRedis, type NodeRedisLike } from './node_redis.js';
+import { Events, Observed, type Observer, type Statistics } from './observe.js';
 import { Replicas } from './replicas.js';
 import { slotOf, textOfSlot } from './slot.js';
 import { Claim, checkOptions, LONGEST_TIMER, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
@@ -37,6 +38,8 @@ export interface LockClientOptions {
      * Takes the warnings: a loss that nothing listens to, a wait without a server. By default `process.emitWarning`.
      */
     readonly onWarning?: (message: string) => void;
+    /** Learns of acquisitions, releases, losses and late renewals. */
+    readonly observer?: Observer;
 }
 
 /** A subscribed connection to a node. */
@@ -61,6 +64,8 @@ export class LockClient implements AsyncDisposable {
     private readonly id = randomUUID();
     private readonly transport: Transport;
     private readonly onWarning: (message: string) => void;
+    /** @internal */
+    readonly events: Events;
     private lastNumber = 0;
     private closing: Promise<void> | undefined;
     /** After `close()`: nothing is repeated any more. */
@@ -84,9 +89,10 @@ export class LockClient implements AsyncDisposable {
     private usedAt = 0;
 
     constructor(redis: RedisClient, options: LockClientOptions = {}) {
-        checkOptions(options, ['responseTimeout', 'onWarning']);
+        checkOptions(options, ['responseTimeout', 'onWarning', 'observer']);
         const { responseTimeout = 5_000, onWarning = (text) => process.emitWarning(text, 'RedisLockWarning') } =
             options;
+        this.events = new Events(options.observer ?? {}, (text) => this.warn(text));
         this.patience = responseTimeout;
         this.onWarning = onWarning;
         if (isIoRedis(redis)) this.transport = new IoRedis(redis as never, responseTimeout);
@@ -106,6 +112,11 @@ export class LockClient implements AsyncDisposable {
     /** The semaphore of this name. */
     semaphore(name: string, options: SemaphoreOptions = {}): Semaphore {
         return new Semaphore(this, name, options);
+    }
+
+    /** What this client has done, and what it holds and waits for now. */
+    statistics(): Statistics {
+        return { counters: { ...this.events.counters }, gauges: { ...this.events.gauges } };
     }
 
     /** The election on this name. */
@@ -295,6 +306,7 @@ export class LockClient implements AsyncDisposable {
 
     /** Something is held. @internal */
     add(hold: Hold): void {
+        hold.subject.answer('granted');
         this.holds.add(hold);
         this.plan(hold.due);
     }
@@ -307,23 +319,39 @@ export class LockClient implements AsyncDisposable {
     /** Takes over a hold of the owner of these terms. @internal */
     async resume(terms: Terms, token: number): Promise<Hold> {
         const claim = this.claim(terms);
+        const subject = new Observed(this.events, terms);
         const sent = new Moment();
-        const reply = await this.call(claim.renew(terms.lease, [token])[0]!).catch((error: LockError) => {
-            if (!(error instanceof RefusedError && error.isLoss)) throw error;
-        });
-        if (Number(reply) !== 1) throw new LockLostError(claim.key, 'taken', 'it is not held under this token');
-        const hold = new Hold(this, claim, [token], sent);
-        this.add(hold);
-        if (this.closing === undefined) return hold;
-        this.release(hold).catch(() => {});
-        throw new ClosedError();
+        try {
+            const reply = await this.call(claim.renew(terms.lease, [token])[0]!).catch((error: LockError) => {
+                if (!(error instanceof RefusedError && error.isLoss)) throw error;
+            });
+            if (Number(reply) !== 1) throw new LockLostError(claim.key, 'taken', 'it is not held under this token');
+            const hold = new Hold(this, claim, [token], sent, subject);
+            if (this.closing) {
+                this.release(hold).catch(() => {});
+                throw new ClosedError();
+            }
+            this.add(hold);
+            return hold;
+        } catch (error) {
+            subject.answer('failed', error);
+            throw error;
+        }
     }
 
     /** Releases a hold, or leaves it for this rest, in the background if need be: whether it was still held. @internal */
     release(hold: Hold, rest?: number): Promise<boolean> {
+        const { subject, wasLost } = hold;
         hold.finish();
         this.remove(hold);
-        return this.end(hold.claim, hold.tokens, hold.isUnanswered, hold.ends, rest);
+        const ended = this.end(hold.claim, hold.tokens, hold.isUnanswered, hold.ends, rest);
+        if (subject.grantedAt === undefined) return ended;
+        this.events.gauges.holds -= 1;
+        ended.then(
+            (held) => this.events.tell('released', subject, held && !wasLost),
+            () => this.events.tell('released', subject, !wasLost),
+        );
+        return ended;
     }
 
     /** Ends what an acquisition has at the server, or may get there yet, in the background. @internal */
@@ -369,6 +397,8 @@ export class LockClient implements AsyncDisposable {
                         this.endings -= 1;
                         if (this.endings === 0) this.ended?.();
                         const failure = again ?? failed;
+                        if (failure) this.events.counters.releases_failed += 1;
+                        else if (tokens.length > 0) this.events.counters.releases += 1;
                         return failure ? reject(failure) : resolve(isHeld);
                     }
                     if (isFirst) setTimeout(late, failsAt - performance.now()).unref();
@@ -445,10 +475,12 @@ export class LockClient implements AsyncDisposable {
 
     /** Opens a connection to the node of a slot for requests alone. @internal */
     open(slot: number, ended: () => void): Promise<Subscription> {
+        this.events.counters.connections += 1;
         return this.transport.open(slot, () => {}, ended);
     }
 
     private openLink(node: string, slot: number): Link {
+        this.events.counters.connections += 1;
         const opened = this.transport.open(
             slot,
             (text) => this.heard(text),
@@ -517,7 +549,7 @@ export class LockClient implements AsyncDisposable {
         this.checkTransport();
         for (const request of this.requests.items.filter(({ due }) => due <= moment))
             request.answer({ error: new NoAnswerError(this.name), sends: 1 });
-        for (const hold of [...this.holds.items]) hold.check();
+        for (const hold of [...this.holds.items]) hold.checkInTime();
         if (this.holds.items.some(({ due }) => due <= moment)) this.renew();
         for (const [node, link] of this.links) {
             if (this.tickets.size === 0) {

@@ -10,6 +10,7 @@ import {
 } from './errors.js';
 import type { LockClient } from './client.js';
 import type { Routine } from './lock.js';
+import type { Observed } from './observe.js';
 import { type Claim, check, wordOf } from './terms.js';
 import type { Answer, Command } from './transport.js';
 
@@ -52,6 +53,8 @@ export class Hold implements AsyncDisposable {
     lostAt = 0;
     /** The time at which the server's lease is over at the latest. @internal */
     ends = 0;
+    /** Whether the present lack of renewals was told. */
+    private isLate = false;
     /** The shortest lease of a renewal that had no answer, and may be served yet. */
     private unheardLease = Infinity;
     /** Whether a request of the acquisition had no answer. @internal */
@@ -65,6 +68,8 @@ export class Hold implements AsyncDisposable {
         /** The fencing token of each key, in their order. */
         readonly tokens: readonly number[],
         sent: Moment,
+        /** @internal */
+        readonly subject: Observed,
     ) {
         this.begun = sent;
         this.setLease(claim.terms.lease, sent);
@@ -265,6 +270,7 @@ export class Hold implements AsyncDisposable {
         const { margin, maxHold } = this.claim.terms;
         this.lease = lease;
         this.sent = sent;
+        this.isLate = false;
         this.lostAt = Math.min(sent.steady + lease - 1 - Math.min(margin, lease / 2), this.begun.steady + maxHold);
         this.renewedAt = sent.steady + lease / 3;
         this.ends = Math.max(this.ends, performance.now() + lease);
@@ -304,6 +310,8 @@ export class Hold implements AsyncDisposable {
     /** @internal */
     renewed(answers: readonly Answer[], lease: number, sent: Moment): void {
         if (this.isOver || this.lost) return;
+        const isConfirmed = answers.every(({ reply, error }) => error === undefined && Number(reply) === 1);
+        this.client.events.counters[isConfirmed ? 'renewals' : 'renewals_failed'] += 1;
         const errors = answers.flatMap(({ error }) => (error === undefined ? [] : [error]));
         const refusals = errors.filter((error) => error instanceof RefusedError);
         const [proof, lasting] = [refusals.find(({ isLoss }) => isLoss), refusals.find(({ isLasting }) => isLasting)];
@@ -319,6 +327,15 @@ export class Hold implements AsyncDisposable {
             if (refusals.length < errors.length) this.unheardLease = Math.min(this.unheardLease, lease);
             this.renewedAt = Math.min(this.renewedAt, performance.now() + this.lease / 20);
         }
+    }
+
+    /** Reports a loss, and a renewal that is late. @internal */
+    checkInTime(): void {
+        this.check();
+        const since = this.sent.elapsed();
+        if (this.lost || this.isLate || !this.claim.terms.renew || since < (this.lease * 2) / 3) return;
+        this.isLate = true;
+        this.client.events.tell('late', this.subject, since - this.lease / 3);
     }
 
     /** Reports the loss when its time has come. @internal */
@@ -340,6 +357,8 @@ export class Hold implements AsyncDisposable {
     private lose(reason: LostReason, text: string): LockError {
         const loss = this.loss(reason, text);
         if (!this.end(loss)) return this.lost ?? loss;
+        this.client.events.counters.losses += 1;
+        this.client.events.tell('lost', this.subject, loss);
         if (!this.controller) this.client.warn(loss.message);
         return loss;
     }
@@ -361,6 +380,11 @@ export class Hold implements AsyncDisposable {
         this.check();
         if (this.lost) throw this.lost;
         if (this.isOver) throw this.loss('taken', 'it was released');
+    }
+
+    /** @internal */
+    get wasLost(): boolean {
+        return this.lost instanceof LockLostError;
     }
 
     /** No loss is reported any more. @internal */

@@ -85,6 +85,7 @@ const RULES = {
     interval: SPAN,
     signal: [(signal) => signal instanceof AbortSignal, 'an AbortSignal'],
     responseTimeout: [(ms) => typeof ms === 'number' && ms > 0 && ms <= LONGEST_TIMER, 'a number of milliseconds'],
+    observer: [(value) => typeof value === 'object' && value !== null, 'an object with functions'],
     onWarning: [(call) => typeof call === 'function', 'a function'],
 } satisfies Record<string, Rule>;
 
