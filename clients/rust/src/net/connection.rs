@@ -14,12 +14,10 @@ use redis::{
 #[cfg(feature = "tls")]
 use rustls_pki_types::ServerName;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-#[cfg(feature = "tls")]
-use tokio::time::sleep;
 use tokio::time::timeout;
 
 use crate::error::{Error, Result, NO_ROOM};
@@ -28,9 +26,6 @@ use crate::net::address::name_of;
 use crate::net::tls::Certificates;
 use crate::statistics::Counts;
 use crate::trace::shown;
-
-/// The time to find out what a port speaks.
-const UNTIL_EXPLAINED: Duration = Duration::from_millis(500);
 
 /// A source of credentials: the user, if it is not the default one, and the password.
 pub(crate) type Credentials = Arc<dyn Fn() -> (Option<String>, String) + Send + Sync>;
@@ -79,10 +74,7 @@ impl Connector {
             let login = self.login(node).await;
             let login = login.map_err(|error| Error::connection(&name, error.to_string()))?;
             let opened = MultiplexedConnection::new_with_config(&login, stream, settings).await;
-            let (inner, driver) = match opened {
-                Ok(opened) => opened,
-                Err(error) => return Err(self.explained(node, Error::new(&name, error)).await),
-            };
+            let (inner, driver) = opened.map_err(|error| of_login(&name, error))?;
             self.counts.connections.add_one();
             let (sender, alive) = watch::channel(());
             let mut task = JoinSet::new();
@@ -111,42 +103,6 @@ impl Connector {
             (None, password) => login.set_password(password),
             (Some(user), password) => login.set_username(user).set_password(password),
         })
-    }
-
-    /// An error of the login. If the port does not speak the protocol of Redis, it says what it speaks: redis-rs does
-    /// not tell what was received, so the port is asked again.
-    async fn explained(&self, node: &ConnectionInfo, error: Error) -> Error {
-        let (Error::Connection { what, .. }, ConnectionAddr::Tcp(host, port)) =
-            (&error, node.addr())
-        else {
-            return error;
-        };
-        if what == NO_ROOM {
-            return error;
-        }
-        let what = match self.spoken(host, *port).await.as_deref() {
-            Some(b"HTTP") => "an HTTP server answers on this port, not Redis",
-            // An alert of TLS; or the end of the connection without a word.
-            Some([] | [0x15, 0x03, ..]) => {
-                "the server refuses plain connections: does the port expect TLS (rediss://)?"
-            }
-            _ => return error,
-        };
-        Error::connection(&name_of(node), what)
-    }
-
-    /// The first bytes that a port answers to a request which Redis and an HTTP server understand.
-    async fn spoken(&self, host: &str, port: u16) -> Option<Vec<u8>> {
-        let asked = timeout(UNTIL_EXPLAINED, async {
-            let mut socket = self.tcp(host, port).await?;
-            socket.write_all(b"PING / HTTP/1.0\r\n\r\n").await?;
-            let mut begin = vec![0; 4];
-            // A reset is the end of the connection, too.
-            let count = socket.read(&mut begin).await.unwrap_or(0);
-            begin.truncate(count);
-            Ok::<_, io::Error>(begin)
-        });
-        asked.await.ok()?.ok()
     }
 
     async fn stream(&self, node: &ConnectionInfo, name: &str) -> Result<Box<dyn Stream>> {
@@ -178,29 +134,10 @@ impl Connector {
         let socket = self.tcp(host, port).await.map_err(failed)?;
         let of_host = ServerName::try_from(host.to_string()).map_err(io::Error::other);
         let of_host = of_host.map_err(failed)?;
-        // A server without TLS waits for the end of the line.
-        let is_plain = async {
-            sleep(UNTIL_EXPLAINED).await;
-            matches!(
-                self.spoken(host, port).await.as_deref(),
-                Some([b'-' | b'+', ..])
-            )
-        };
-        let error = tokio::select! {
-            wrapped = connector.connect(of_host, socket) => match wrapped {
-                Ok(stream) => return Ok(Box::new(stream)),
-                Err(error) => Some(error),
-            },
-            true = is_plain => None,
-        };
-        match error {
-            // Only the text of rustls' error is available here.
-            Some(error) if !error.to_string().contains("InvalidContentType") => Err(failed(error)),
-            _ => {
-                let what = "the port does not speak TLS: is it redis:// in place of rediss://?";
-                Err(Error::connection(name, what))
-            }
-        }
+        let wrapped = connector.connect(of_host, socket).await;
+        Ok(Box::new(
+            wrapped.map_err(|error| of_login(name, error.into()))?,
+        ))
     }
 
     /// Connects to the first of the host's addresses that can be reached, in ascending order: all clients prefer the
@@ -228,6 +165,17 @@ impl Connector {
             }
         }
         Err(failure)
+    }
+}
+
+/// The error of a login. Where it is none of the server's, the port may speak another protocol.
+fn of_login(name: &str, error: RedisError) -> Error {
+    match Error::new(name, error) {
+        Error::Connection { server, what } if what != NO_ROOM => {
+            let hint = "does the port speak Redis, and TLS only for rediss://?";
+            Error::connection(&server, format!("{what} at the login: {hint}"))
+        }
+        error => error,
     }
 }
 
