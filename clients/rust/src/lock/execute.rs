@@ -4,12 +4,12 @@ use redis::{cmd, Value};
 
 use crate::error::{Error, Result};
 use crate::lock::guard::Guard;
+use crate::lock::renewal::renew_once;
 use crate::lock::terms::check_note;
 use crate::mode::Mode;
-use crate::moment::Moment;
 use crate::net::command::{self, Kind};
 use crate::net::reply::bytes;
-use crate::net::retry::{at_most_once, repeatable};
+use crate::net::retry::at_most_once;
 use crate::outcome::LostReason;
 
 /// What the server replies to a command. A map is a list of keys and values in turn.
@@ -80,7 +80,8 @@ impl Guard {
                 // key.
                 let is_proof =
                     error.has_code("FENCED") && self.hold.claim.kind != Kind::Lock(Mode::Read);
-                match is_proof || self.is_taken().await {
+                // False as well where the server does not say.
+                match is_proof || matches!(self.renew(None).await, Ok(false)) {
                     true => Err(self.taken()),
                     false => Err(error),
                 }
@@ -95,22 +96,15 @@ impl Guard {
         Error::Lost(LostReason::Taken)
     }
 
-    /// Renews, to ask whether the server has the hold. False as well where it does not say.
-    async fn is_taken(&self) -> bool {
-        let claim = &self.hold.claim;
-        let lease = (!self.is_bound).then(|| self.hold.lease());
-        let renew = command::renew(claim, lease, self.hold.token);
-        let sent = Moment::now();
-        match repeatable(&claim.server, &claim.key, &renew).await {
-            Ok(Value::Int(1)) => {
-                if let Some(lease) = lease {
-                    self.hold.confirm(sent, lease);
-                }
-                false
-            }
-            Ok(reply) => reply == Value::Int(0),
-            Err(error) => error.is_wrong_type(),
+    /// Renews the hold, and replaces the text beside it. False when the server does not have the hold.
+    async fn renew(&self, note: Option<&[u8]>) -> Result<bool> {
+        let hold = &self.hold;
+        let lease = (!self.is_bound).then(|| hold.lease());
+        let renewed = renew_once(&hold.claim, lease, hold.token, note).await?;
+        if let Some((sent, lease)) = renewed.zip(lease) {
+            hold.confirm(sent, lease);
         }
+        Ok(renewed.is_some())
     }
 
     /// Replaces the text beside the hold, which [`Lock::note`](crate::Lock::note) sets at first. It renews the lease as
@@ -120,28 +114,11 @@ impl Guard {
     /// [`Error::Lost`] when the lock is no longer held; when the server cannot be reached, or refuses: the lock is not
     /// exclusive, the text is longer than 256 bytes.
     pub async fn set_note(&self, note: impl AsRef<[u8]>) -> Result<()> {
-        let hold = &self.hold;
         check_note(note.as_ref())?;
-        // A hold that is bound to a connection is renewed with the lease of the server.
-        let lease = (!self.is_bound).then(|| hold.lease());
-        let mut command = command::renew(&hold.claim, lease, hold.token);
-        command.arg("NOTE").arg(note.as_ref());
-        let sent = Moment::now();
-        match repeatable(&hold.claim.server, &hold.claim.key, &command).await {
-            Ok(Value::Int(1)) => {}
-            Ok(Value::Int(0)) => return Err(self.taken()),
-            Ok(_) => return Err(Error::reply(hold.claim.server.name())),
-            Err(error) if error.is_wrong_type() => return Err(self.taken()),
-            Err(error) => return Err(error),
+        if !self.renew(Some(note.as_ref())).await? {
+            return Err(self.taken());
         }
-        if let Some(lease) = lease {
-            hold.confirm(sent, lease);
-        }
-        hold.claim
-            .server
-            .inner
-            .invalidations
-            .changed(&hold.claim.key);
+        self.hold.claim.changed();
         Ok(())
     }
 }

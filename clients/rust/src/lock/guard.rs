@@ -5,20 +5,17 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::loss::Lost;
 use crate::lock::release::{give_up, release};
-use crate::lock::renewal::Hold;
+use crate::lock::renewal::{renew_once, Hold};
 use crate::lock::start;
 use crate::lock::terms::LONGEST_LEASE;
 use crate::lock::Lock;
 use crate::moment::now;
 use crate::net::caller::Caller;
-use crate::net::command::{self, Ending};
-use crate::net::retry::repeatable;
+use crate::net::command::Ending;
 use crate::outcome::{LostReason, Released};
 use crate::runtime::within;
 use crate::statistics::Counted;
@@ -50,7 +47,7 @@ pub struct Guard<Of = Lock> {
 impl<Of> Guard<Of> {
     pub(crate) fn new(hold: Arc<Hold>, is_unanswered: bool, bound: Option<Caller>) -> Guard<Of> {
         let server = &hold.claim.server;
-        server.inner.invalidations.changed(&hold.claim.key);
+        hold.claim.changed();
         let is_bound = bound.is_some();
         start::renew(&hold, bound);
         Guard {
@@ -149,11 +146,7 @@ impl<Of> Guard<Of> {
         self.is_unanswered = true;
         let was_valid = !self.valid_for().is_zero();
         let released = within(release(&hold.claim, ending, end, was_valid)).await;
-        hold.claim
-            .server
-            .inner
-            .invalidations
-            .changed(&hold.claim.key);
+        hold.claim.changed();
         let token = hold.token;
         match &released {
             Ok(_) => events::released(&hold.claim, token),
@@ -175,13 +168,9 @@ impl<Of> Guard<Of> {
         self.stop_renewal();
         self.is_released = true;
         let hold = self.hold.clone();
-        let renew = command::renew(&hold.claim, Some(rest.min(LONGEST_LEASE)), hold.token);
-        match repeatable(&hold.claim.server, &hold.claim.key, &renew).await {
-            Ok(Value::Int(1)) => Ok(Released::Yes),
-            Ok(_) => Ok(Released::NotHeld),
-            Err(error) if error.is_wrong_type() => Ok(Released::NotHeld),
-            Err(error) => Err(error),
-        }
+        let rest = Some(rest.min(LONGEST_LEASE));
+        let renewed = renew_once(&hold.claim, rest, hold.token, None).await?;
+        Ok(renewed.map_or(Released::NotHeld, |_| Released::Yes))
     }
 
     fn ending(&self) -> Ending {

@@ -13,19 +13,15 @@ pub(crate) mod wait;
 
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::error::{Error, Result};
 #[cfg(feature = "admin")]
 use crate::inspect::{BreakTarget, LockInfo};
 use crate::lock::acquire::acquire;
 use crate::lock::guard::Guard;
-use crate::lock::renewal::Hold;
+use crate::lock::renewal::{renew_once, Hold};
 use crate::lock::terms::{Terms, DEFAULT_LEASE};
 use crate::mode::Mode;
-use crate::moment::Moment;
-use crate::net::command::{self, Kind};
-use crate::net::retry::repeatable;
+use crate::net::command::Kind;
 use crate::net::server::Server;
 
 /// A lock on a key of a server, which can be acquired any number of times. Each acquisition has an owner of its own, so
@@ -257,15 +253,11 @@ impl Lock {
         let owner =
             owner.ok_or_else(|| Error::config("a hold to adopt has an owner, and a lease"))?;
         let claim = self.terms.claim_by(owner);
-        let sent = Moment::now();
-        let renew = command::renew(&claim, Some(self.terms.lease), token);
-        let is_held = match repeatable(&self.terms.server, &self.terms.key, &renew).await {
-            Err(error) if error.is_wrong_type() => false,
-            renewed => renewed? == Value::Int(1),
-        };
-        Ok(is_held.then(|| {
-            let (lease, margin) = (self.terms.lease, self.terms.margin);
-            Guard::new(Hold::new(claim, token, lease, margin, sent), false, None)
+        let (lease, margin) = (self.terms.lease, self.terms.margin);
+        let renewed = renew_once(&claim, Some(lease), token, None).await?;
+        Ok(renewed.map(|sent| {
+            let hold = Hold::new(claim, token, lease, margin, sent);
+            Guard::new(hold, false, None)
         }))
     }
 }

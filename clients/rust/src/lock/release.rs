@@ -14,7 +14,7 @@ use crate::moment::now;
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending};
 use crate::outcome::Released;
-use crate::runtime;
+use crate::runtime::{self, within};
 
 /// How long the release of a hold that is bound to a connection is repeated. Such a hold does not end with its lease: a
 /// server that has not noticed the end of the connection (`tcp-keepalive`) renews it.
@@ -57,24 +57,27 @@ pub(crate) async fn release(
     }
 }
 
-/// Runs these releases at the same time, each with the name of its server. One without a result at the end is an error
-/// here, and goes on.
+/// Runs these releases at the same time, each with the name of its server, under any executor. One without a result at
+/// the end is an error here, and goes on.
 pub(crate) async fn at_once<R: Future<Output = Result<Released>> + Send + 'static>(
     releases: impl Iterator<Item = (String, R)>,
     end: Instant,
 ) -> Vec<(String, Result<Released>)> {
-    let begun: Vec<_> = releases
-        .map(|(server, release)| (server, tokio::spawn(release)))
-        .collect();
-    let mut released = Vec::with_capacity(begun.len());
-    for (server, release) in begun {
-        let word = match timeout_at(end, release).await {
-            Ok(Ok(word)) => word,
-            Ok(Err(_)) | Err(_) => Err(Error::no_answer(&server)),
-        };
-        released.push((server, word));
-    }
-    released
+    let released = within(async {
+        let begun = releases.map(|(server, release)| (server, tokio::spawn(release)));
+        let begun: Vec<_> = begun.collect();
+        let mut released = Vec::with_capacity(begun.len());
+        for (server, release) in begun {
+            let word = match timeout_at(end, release).await {
+                Ok(Ok(word)) => word,
+                Ok(Err(_)) | Err(_) => Err(Error::no_answer(&server)),
+            };
+            released.push((server, word));
+        }
+        Ok(released)
+    });
+    // A guard exists only after the thread that `within` needs was started.
+    released.await.unwrap_or_default()
 }
 
 /// Releases in the background until it is answered, or for as long as it could `last`: a hold, which may have a token,

@@ -26,6 +26,7 @@ use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Kind};
 use crate::net::invalidation::KeyWatch;
 use crate::net::reply::{field, items, span, text};
+use crate::net::retry::repeatable;
 use crate::outcome::LostReason;
 
 /// The state that a guard and its renewal task share.
@@ -205,6 +206,29 @@ async fn renew(
             Some(_) => {}
         }
         sleep(pause).await;
+    }
+}
+
+/// Renews a hold beside its task, or one that has no task, with this text beside it if there is one. Returns a moment
+/// before the request was sent; None when the owner does not hold the key under this token, also where the key holds
+/// something else. A hold that is bound to a connection is renewed without a lease.
+pub(crate) async fn renew_once(
+    claim: &Claim,
+    lease: Option<Duration>,
+    token: u64,
+    note: Option<&[u8]>,
+) -> crate::error::Result<Option<Moment>> {
+    let mut command = command::renew(claim, lease, token);
+    if let Some(note) = note {
+        command.arg("NOTE").arg(note);
+    }
+    let sent = Moment::now();
+    match repeatable(&claim.server, &claim.key, &command).await {
+        Ok(Value::Int(1)) => Ok(Some(sent)),
+        Ok(Value::Int(0)) => Ok(None),
+        Ok(_) => Err(Error::reply(claim.server.name())),
+        Err(error) if error.is_wrong_type() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -12,7 +12,6 @@ use crate::lock::loss::Lost;
 use crate::lock::release::at_once;
 use crate::moment::now;
 use crate::outcome::Released;
-use crate::runtime::within;
 use crate::trace::shown;
 
 /// The longest wait for the replies to releases.
@@ -104,10 +103,7 @@ impl MultiGuard {
 
     /// The same, with the result for each lock, in the caller's order.
     pub async fn release_each(self) -> Vec<Result<Released>> {
-        let members = self.members.into_iter();
-        let released = within(async { Ok(release_all(members, now() + GRACE).await) });
-        // A guard exists only after the thread that `within` needs was started.
-        released.await.unwrap_or_default()
+        release_all(self.members.into_iter(), now() + GRACE).await
     }
 
     /// Leaves all the locks held for this time from now on; see [`Guard::leave`]. The servers are asked at the same
@@ -118,9 +114,7 @@ impl MultiGuard {
             (name, member.leave(rest))
         });
         // Each ends by itself.
-        let left = within(async { Ok(at_once(members, after(Duration::MAX)).await) });
-        // A guard exists only after the thread that `within` needs was started.
-        let left = left.await.unwrap_or_default().into_iter();
+        let left = at_once(members, after(Duration::MAX)).await.into_iter();
         left.map(|(_, word)| word).collect()
     }
 }

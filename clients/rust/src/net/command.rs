@@ -41,6 +41,13 @@ pub(crate) struct Claim {
     pub is_named: bool,
 }
 
+impl Claim {
+    /// This process has changed the key, which the server does not tell its own connection (`NOLOOP`).
+    pub(crate) fn changed(&self) {
+        self.server.inner.invalidations.changed(&self.key);
+    }
+}
+
 /// How a hold, or a wait, is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {

@@ -22,7 +22,7 @@ use crate::lock::terms::Terms;
 use crate::moment::{now, Moment};
 use crate::net::command::{Claim, Ending};
 use crate::outcome::{LostReason, Released};
-use crate::runtime::{self, within, Task};
+use crate::runtime::{self, Task};
 use crate::statistics::Counted;
 use crate::trace::shown;
 
@@ -170,9 +170,7 @@ impl RedGuard {
             (claim.server.name().to_string(), release)
         });
         // Each ends by itself.
-        let released = within(async { Ok(at_once(releases, after(Duration::MAX)).await) });
-        // A guard exists only after the thread that `within` needs was started.
-        released.await.unwrap_or_default()
+        at_once(releases, after(Duration::MAX)).await
     }
 
     fn stop_renewal(&self) {
