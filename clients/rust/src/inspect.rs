@@ -246,8 +246,7 @@ impl Server {
     /// When the server cannot be reached, or refuses.
     pub async fn info(&self, key: impl AsRef<[u8]>, max_waiters: u64) -> Result<Option<LockInfo>> {
         let command = command::info(key.as_ref(), max_waiters);
-        let mut caller = Caller::shared(self, key.as_ref());
-        let reply = within(caller.call(&command, self.patience())).await?;
+        let reply = self.call(key.as_ref(), &command).await?;
         Ok((reply != Value::Nil).then(|| lock_info(&reply)))
     }
 
@@ -269,8 +268,7 @@ impl Server {
         if waiters == BreakWaiters::Purge {
             command.arg("PURGE");
         }
-        let mut caller = Caller::shared(self, key.as_ref());
-        let reply = within(caller.call(&command, self.patience())).await?;
+        let reply = self.call(key.as_ref(), &command).await?;
         Ok(reply == Value::Int(1))
     }
 
@@ -294,9 +292,8 @@ impl Server {
     /// When the server cannot be reached, or refuses.
     pub async fn module_counters(&self) -> Result<BTreeMap<String, u64>> {
         let mut counters = BTreeMap::new();
-        for node in within(self.nodes()).await? {
-            let reply = within(self.ask(&node, cmd("INFO").arg("lock"))).await?;
-            for line in text(&reply).lines() {
+        for info in self.infos("lock").await? {
+            for line in info.lines() {
                 let field = line.strip_prefix("lock_").and_then(|l| l.split_once(':'));
                 let Some((name, value)) = field else { continue };
                 let value: u64 = value.trim().parse().unwrap_or_default();
@@ -356,12 +353,22 @@ impl Server {
     /// # Errors
     /// When the server cannot be reached, or refuses.
     pub async fn run_ids(&self) -> Result<Vec<String>> {
-        let mut ids = Vec::new();
-        for node in within(self.nodes()).await? {
-            let reply = within(self.ask(&node, cmd("INFO").arg("server"))).await?;
-            ids.extend(line(&text(&reply), "run_id:").map(str::to_string));
-        }
-        Ok(ids)
+        let infos = self.infos("server").await?;
+        let ids = infos.iter().filter_map(|info| line(info, "run_id:"));
+        Ok(ids.map(str::to_string).collect())
+    }
+
+    /// A section of `INFO` of each node.
+    async fn infos(&self, section: &str) -> Result<Vec<String>> {
+        within(async {
+            let mut infos = Vec::new();
+            for node in self.nodes().await? {
+                let reply = self.ask(&node, cmd("INFO").arg(section)).await?;
+                infos.push(text(&reply));
+            }
+            Ok(infos)
+        })
+        .await
     }
 
     /// The server, or the primaries of a cluster.

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::{
-    cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
+    cmd, AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
+    Value,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, Semaphore};
@@ -155,10 +156,7 @@ impl Server {
     /// # Errors
     /// When it cannot be reached.
     pub async fn ping(&self) -> Result<()> {
-        let mut command = cmd("PING");
-        let mut caller = Caller::shared(self, b"");
-        let answer = caller.call(command.arg("redis-lock"), self.patience());
-        match within(answer).await {
+        match self.call(b"", cmd("PING").arg("redis-lock")).await {
             // `ERR`: no such database.
             Err(Error::Refused { code, .. })
                 if !["WRONGPASS", "NOAUTH", "ERR"].contains(&code.as_str()) =>
@@ -167,6 +165,11 @@ impl Server {
             }
             other => other.map(drop),
         }
+    }
+
+    /// Sends a request about this key once.
+    pub(crate) async fn call(&self, key: &[u8], command: &Cmd) -> Result<Value> {
+        within(Caller::shared(self, key).call(command, self.patience())).await
     }
 
     pub(crate) fn counts(&self) -> &Counts {
