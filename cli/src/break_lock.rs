@@ -2,14 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+use std::thread;
 
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use redis_lock_client::{BreakTarget, BreakWaiters, Holder, Semaphore, Server};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::sync::oneshot;
 
 use crate::escape::{self, shown};
 use crate::failure::{say, Failure};
@@ -18,9 +16,6 @@ use crate::key::Key;
 use crate::output::print;
 use crate::report;
 use crate::servers::Connect;
-
-/// The pause between two looks for an answer.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Break a lock, whichever owner holds it
 ///
@@ -137,16 +132,12 @@ async fn confirms(key: &[u8], holders: &[Holder], is_certain: bool) -> Result<bo
         say(&format!("{}: {}", shown(key), holder(one)));
     }
     eprint!("break it? [y/N] ");
-    // Signals are handled until there is an answer.
-    let input = io::stdin();
-    let is_silent = || {
-        let mut polled = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
-        poll(&mut polled, PollTimeout::ZERO) == Ok(0)
-    };
-    while is_silent() {
-        sleep(LOOK).await;
-    }
-    let mut answer = String::new();
-    input.read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    // By another thread: signals are handled until there is an answer.
+    let (sender, answer) = oneshot::channel();
+    thread::Builder::new().spawn(move || sender.send(io::stdin().lines().next()))?;
+    let answer = answer.await.ok().flatten().transpose()?;
+    Ok(matches!(
+        answer.as_deref().map(str::trim),
+        Some("y" | "Y" | "yes")
+    ))
 }
