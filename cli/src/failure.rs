@@ -52,7 +52,7 @@ impl Failure {
 
     /// The failure for an error of the client about these keys.
     pub fn of<'a>(error: &Error, keys: impl IntoIterator<Item = &'a [u8]>) -> Failure {
-        let message = with_causes(error);
+        let message = error.to_string();
         let (status, advice) = match error {
             Error::Config { .. } | Error::Untrusted { .. } => (USAGE, None),
             Error::Refused { code, text, .. } => of_refusal(code, text, keys),
@@ -110,20 +110,6 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::of(&error, [])
     }
-}
-
-/// The text of the error and of its causes.
-fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut below = std::error::Error::source(error);
-    while let Some(cause) = below {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        below = cause.source();
-    }
-    text
 }
 
 fn of_refusal<'a>(
@@ -234,6 +220,11 @@ impl Display for Failure {
         let advice = self.advice.iter().map(|advice| format!("\n  {advice}"));
         write!(f, "{}{}", self.message, advice.collect::<String>())
     }
+}
+
+/// Whether the server refused with this code.
+pub fn has_code(error: &Error, of: &str) -> bool {
+    matches!(error, Error::Refused { code, .. } if code == of)
 }
 
 /// Prints a line on standard error, if that is open.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis_lock_client::{Error, Holder, LockInfo, Semaphore, SemaphoreInfo, Server, Waiter};
 
 use crate::escape::{json, shown, word};
-use crate::failure::Failure;
+use crate::failure::{has_code, Failure};
 use crate::key::Key;
 use crate::output::print;
 use crate::report::{self, span};
@@ -80,7 +80,7 @@ pub async fn state(server: &Server, key: &[u8], waiters: u64) -> Result<Option<S
             let semaphore = Semaphore::new(server, key);
             let info = match semaphore.info().await {
                 Ok(Some(info)) => info,
-                Err(refused) if is_not_permitted(&refused) => return Err(refused),
+                Err(refused) if has_code(&refused, "NOPERM") => return Err(refused),
                 _ => return Err(error),
             };
             let holders = semaphore.holders(PERMITS).await.unwrap_or_default();
@@ -92,11 +92,7 @@ pub async fn state(server: &Server, key: &[u8], waiters: u64) -> Result<Option<S
 
 /// Whether the key holds something of another type.
 pub fn is_no_lock(error: &Error) -> bool {
-    matches!(error, Error::Refused { code, .. } if code == "WRONGTYPE")
-}
-
-fn is_not_permitted(error: &Error) -> bool {
-    matches!(error, Error::Refused { code, .. } if code == "NOPERM")
+    has_code(error, "WRONGTYPE")
 }
 
 /// The permits of a semaphore and its waiters.
@@ -127,6 +123,15 @@ pub fn describe(name: &str, info: &LockInfo) -> Vec<String> {
     }
     lines.extend(info.queue.iter().map(waiter));
     lines
+}
+
+/// What is known of the first holder, and how many others there are; none without a holder.
+pub fn holders(info: &LockInfo) -> Option<String> {
+    let (first, others) = info.holders.split_first()?;
+    Some(match others.len() {
+        0 => holder(first),
+        more => format!("{}, and {more} more", holder(first)),
+    })
 }
 
 /// What is known of a holder.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use futures_util::future::join_all;
 use redis_lock_client::{Error, LockInfo, Search, Server};
 
 use crate::escape::{json, shown, word};
@@ -13,7 +14,7 @@ use crate::graph::Graph;
 use crate::info::{is_no_lock, state, State};
 use crate::output::{print, table};
 use crate::report;
-use crate::servers::{at_once, Connect};
+use crate::servers::Connect;
 use crate::values::not_empty;
 
 /// List the locks of a server
@@ -131,14 +132,12 @@ pub async fn ask(
     keys: Vec<Vec<u8>>,
     waiters: u64,
 ) -> Result<Vec<(Vec<u8>, LockInfo)>, Failure> {
-    let asked = keys.iter().map(|key| server.info(key, waiters));
-    let asked = at_once(asked, None).await;
+    let asked = join_all(keys.iter().map(|key| server.info(key, waiters))).await;
     found(keys, asked)
 }
 
 async fn states(server: &Server, keys: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, State)>, Failure> {
-    let asked = keys.iter().map(|key| state(server, key, 0));
-    let asked = at_once(asked, None).await;
+    let asked = join_all(keys.iter().map(|key| state(server, key, 0))).await;
     let mut states = found(keys, asked)?;
     // A latch, or a semaphore whose permits have been returned.
     states.retain(|(_, state)| match state {
@@ -151,15 +150,15 @@ async fn states(server: &Server, keys: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, Sta
 /// The keys with the answers about them. Locks that are free by now, and keys of another type, are left out.
 fn found<T>(
     keys: Vec<Vec<u8>>,
-    answers: Vec<Option<Result<Option<T>, Error>>>,
+    answers: Vec<Result<Option<T>, Error>>,
 ) -> Result<Vec<(Vec<u8>, T)>, Failure> {
     let mut found = Vec::new();
     for (key, answer) in keys.into_iter().zip(answers) {
         match answer {
-            Some(Ok(Some(one))) => found.push((key, one)),
-            Some(Ok(None)) | None => {}
-            Some(Err(error)) if is_no_lock(&error) => {}
-            Some(Err(error)) => return Err(Failure::of(&error, Some(&key[..]))),
+            Ok(Some(one)) => found.push((key, one)),
+            Ok(None) => {}
+            Err(error) if is_no_lock(&error) => {}
+            Err(error) => return Err(Failure::of(&error, Some(&key[..]))),
         }
     }
     Ok(found)

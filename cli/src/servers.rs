@@ -3,17 +3,14 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
-use std::future::Future;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::ValueHint;
-use futures_util::future::join_all;
 use redis_lock_client::{Certificates, Server};
 use tokio::signal::unix::{signal, SignalKind};
-use tokio::time::{timeout_at, Instant};
 
 use crate::config::warn_of_readers;
 use crate::failure::{Failure, USAGE};
@@ -136,21 +133,6 @@ impl Connect {
             _ => Err(Failure::new(USAGE, "--cert and --key: one needs the other")),
         }
     }
-}
-
-/// Runs these requests at the same time, so that a server that hangs does not delay the others. The results are in
-/// their order, None where there was none at the end.
-pub async fn at_once<T>(
-    requests: impl Iterator<Item = impl Future<Output = T>>,
-    end: Option<Instant>,
-) -> Vec<Option<T>> {
-    let bounded = requests.map(|request| async move {
-        match end {
-            Some(end) => timeout_at(end, request).await.ok(),
-            None => Some(request.await),
-        }
-    });
-    join_all(bounded).await
 }
 
 /// The URL with this user and password, unless it has its own.

@@ -83,11 +83,7 @@ impl Args {
 
 /// The holders and the first waiters.
 fn state(info: &LockInfo) -> String {
-    let mut text = match info.holders.as_slice() {
-        [] => "free".into(),
-        [one] => info::holder(one),
-        [first, others @ ..] => format!("{}, and {} more", info::holder(first), others.len()),
-    };
+    let mut text = info::holders(info).unwrap_or_else(|| "free".into());
     if info.mode != Mode::Exclusive {
         text = format!("{}: {text}", info.mode);
     }

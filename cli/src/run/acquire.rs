@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout_at, Instant};
 
 use crate::break_lock::break_shown;
 use crate::escape::shown;
-use crate::failure::{say, Failure, USAGE};
+use crate::failure::{has_code, say, Failure, USAGE};
 use crate::info::holder;
 use crate::run::lock::{Held, Sought, Wanted};
 use crate::run::reachability::must_answer;
@@ -116,7 +116,7 @@ impl Sought<'_> {
             wanted => wanted.acquire(wait).await,
         };
         match acquired {
-            Err(Error::Refused { code, .. }) if code == "LOCKBROKEN" => {
+            Err(error) if has_code(&error, "LOCKBROKEN") => {
                 self.tell("an operator has ended the wait (break --purge)");
                 Ok(None)
             }

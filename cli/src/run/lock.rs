@@ -42,8 +42,7 @@ pub struct Sought<'a> {
     pub servers: &'a [Server],
     pub keys: Vec<&'a [u8]>,
     pub owner: Owner<'a>,
-    /// None: the library's default.
-    pub margin: Option<Duration>,
+    pub margin: Duration,
     /// A permit of so many, instead of a lock.
     pub permits: Option<u32>,
     pub is_all: bool,
@@ -61,15 +60,11 @@ impl Sought<'_> {
             Owner::Named(owner) => lock.owner(owner),
             Owner::Fresh(prefix) => lock.owner_prefix(prefix),
         };
-        let lock = match self.margin {
-            Some(margin) => lock.margin(margin),
-            None => lock,
-        };
         let lock = match &self.request.note {
             Some(note) => lock.note(note.as_bytes()),
             None => lock,
         };
-        lock.mode(self.mode())
+        lock.margin(self.margin).mode(self.mode())
     }
 
     fn mode(&self) -> Mode {
@@ -119,20 +114,14 @@ impl Wanted {
             Owner::Named(owner) => semaphore.owner(owner),
             Owner::Fresh(prefix) => semaphore.owner_prefix(prefix),
         };
-        Wanted::Permit(match sought.margin {
-            Some(margin) => semaphore.margin(margin),
-            None => semaphore,
-        })
+        Wanted::Permit(semaphore.margin(sought.margin))
     }
 
     /// Each acquisition has an owner of its own.
     fn of_most(servers: &[Server], sought: &Sought) -> Result<Wanted, Error> {
         let lock = RedLock::new(servers, sought.key())?.lease(sought.request.lease);
-        let lock = match sought.margin {
-            Some(margin) => lock.margin(margin),
-            None => lock,
-        };
-        Ok(Wanted::Quorum(lock.mode(sought.mode())))
+        let lock = lock.margin(sought.margin).mode(sought.mode());
+        Ok(Wanted::Quorum(lock))
     }
 
     /// None when the lock was not granted in that time. Without a time it waits endlessly.

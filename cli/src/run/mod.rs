@@ -16,6 +16,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use redis_lock_client::{Error, Holder, LostReason, Mode, Released, Server};
@@ -31,6 +32,7 @@ use self::acquire::LEAST_OVERTIME;
 use self::child::{start_hook, Change, Child, Variables};
 use self::descendants::named;
 use self::lock::Held;
+use self::reachability::ENDLESS;
 use self::watch::{End, Rest, Watch};
 use crate::escape::shown;
 use crate::failure::{Failure, BY_SIGNAL, LOST, STILL_HELD, TIMED_OUT, UNAVAILABLE, USAGE};
@@ -38,7 +40,6 @@ use crate::info::{state, State};
 use crate::key;
 use crate::os::{start_witness, Before};
 use crate::report::utc;
-use crate::servers::at_once;
 use crate::signals::Signals;
 
 /// Variables of the command's environment, to which --prefix is put, and of the output of `acquire`.
@@ -147,8 +148,7 @@ pub async fn nested(sought: &Sought<'_>) -> Nested {
         false => sought.servers.len(),
     };
     let bound = sought.request.bound();
-    let limit = bound.map_or(Duration::MAX, |bound| bound + LEAST_OVERTIME);
-    let end = Instant::now().checked_add(limit);
+    let end = Instant::now() + bound.map_or(ENDLESS, |bound| bound + LEAST_OVERTIME);
     let mut nested = Nested::default();
     for key in &sought.keys {
         let start = key::hex(key) + "@";
@@ -162,16 +162,17 @@ pub async fn nested(sought: &Sought<'_>) -> Nested {
         let is_named = above.iter().any(|lock| lock.place == place(sought));
         let (mut holding, mut unknown) = (0, false);
         let asked = sought.servers.iter();
-        let asked = asked.map(|server| is_held_above(server, sought, key, &above));
-        let answers = at_once(asked, end).await;
-        for (server, asked) in sought.servers.iter().zip(answers) {
+        let asked = asked.map(|server| timeout_at(end, is_held_above(server, sought, key, &above)));
+        for (server, asked) in sought.servers.iter().zip(join_all(asked).await) {
             let why = match asked {
-                Some(Ok(is_held)) => {
+                Ok(Ok(is_held)) => {
                     holding += usize::from(is_held);
                     continue;
                 }
-                Some(Err(error)) => Failure::of(&error, Some(*key)),
-                None => Failure::new(UNAVAILABLE, format!("{}: no answer in time", server.name())),
+                Ok(Err(error)) => Failure::of(&error, Some(*key)),
+                Err(_) => {
+                    Failure::new(UNAVAILABLE, format!("{}: no answer in time", server.name()))
+                }
             };
             unknown |= is_named;
             nested.why.get_or_insert(why);

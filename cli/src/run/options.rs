@@ -193,14 +193,17 @@ Exit status: the command's; 128+n when signal n ended it, or the wait; 1 (see -E
 (redis-lock --help).";
 
 impl Args {
-    /// None: the library's default. With --keep the command needs no time to stop.
-    pub(super) fn margin(&self) -> Option<Duration> {
+    /// With --keep that of the library: the command needs no time to stop.
+    pub(super) fn margin(&self) -> Duration {
         // In whole milliseconds, as the library counts it.
         let lease = u64::try_from(self.request.lease.as_millis()).unwrap_or(u64::MAX);
         let lease = Duration::from_millis(lease);
         let stop = self.grace.saturating_add(KILLED);
-        let stop = if stop <= lease / 2 { stop } else { lease / 3 };
-        self.margin.or((!self.keep).then_some(stop))
+        self.margin.unwrap_or(match stop <= lease / 2 {
+            _ if self.keep => lease / 6,
+            true => stop,
+            false => lease / 3,
+        })
     }
 
     pub(super) fn key(&self) -> &[u8] {

@@ -16,7 +16,7 @@ const OTHERS: Duration = Duration::from_millis(200);
 const ALIKE: Duration = Duration::from_millis(50);
 
 /// Longer than any response timeout.
-const ENDLESS: Duration = Duration::from_secs(1_000_000);
+pub const ENDLESS: Duration = Duration::from_secs(1_000_000);
 
 /// Whether all servers answer, with a quorum most of them. They are asked at the same time, so that a dead minority
 /// costs no time. A server without an answer at `end` has failed. Two names of one server are refused: its lock would

@@ -3,14 +3,14 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis_lock_client::Semaphore;
 use tokio::time::{sleep, Instant};
 
 use crate::escape::shown;
-use crate::info::{holder, permits};
+use crate::info::{holders, permits};
 use crate::report::span;
 use crate::run::lock::{Owner, Sought};
-use crate::servers::at_once;
 
 /// How long a wait lasts before it is reported, and between two reports.
 const FIRST_REPORT: Duration = Duration::from_secs(1);
@@ -45,15 +45,11 @@ pub async fn in_the_way(sought: &Sought<'_>, owner: Option<Owner<'_>>) -> Option
         .flat_map(|of| keys.iter().map(move |key| (of, *key)));
     let asked = places.clone().map(|(server, key)| server.info(key, SHOWN));
     let mut what = None;
-    for ((_, key), info) in places.zip(at_once(asked, None).await) {
-        let Some(Ok(Some(info))) = info else {
+    for ((_, key), info) in places.zip(join_all(asked).await) {
+        let Ok(Some(info)) = info else {
             continue;
         };
-        let mut found = match info.holders.as_slice() {
-            [] => "no holder".into(),
-            [one] => holder(one),
-            [one, others @ ..] => format!("{}; and by {} more", holder(one), others.len()),
-        };
+        let mut found = holders(&info).unwrap_or_else(|| "no holder".into());
         if keys.len() > 1 {
             found = format!("{} {found}", shown(key));
         }
