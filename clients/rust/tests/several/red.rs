@@ -139,7 +139,16 @@ async fn one_server_under_two_names_is_refused() {
         Server::open(&again).unwrap(),
     ];
     let holder = Lock::new(&servers[1], "k").acquire().await.unwrap();
-    let error = red(&servers).lease(LONG).try_acquire().await.unwrap_err();
+    let red = red(&servers).lease(LONG);
+    let mut refused = Ok(None);
+    // On a busy machine a name may have no answer in time.
+    for _ in 0..20 {
+        refused = red.try_acquire().await;
+        if refused.is_err() {
+            break;
+        }
+    }
+    let error = refused.unwrap_err();
     assert!(error.to_string().contains("lead to one server"), "{error}");
     assert_eq!(holder.release().await.unwrap(), Released::Yes);
     fleet.wait_until_free("k");
