@@ -113,7 +113,7 @@ fn waiting(waiters: u64, longest: Duration) -> String {
 
 /// The lock of this name, its holders and its queue.
 pub fn describe(name: &str, info: &LockInfo) -> Vec<String> {
-    let mut lines = vec![format!("{name}: {}", info.mode)];
+    let mut lines = vec![format!("{name}: {}", report::mode(info))];
     if info.holders.is_empty() {
         lines.push("  no holder".into());
     }
@@ -146,7 +146,7 @@ pub fn holder(holder: &Holder) -> String {
     if let Some(held) = holder.held {
         line += &format!(", for {}", span(Some(held)));
     }
-    line += &match holder.lease {
+    line += &match holder.remaining {
         Some(lease) => format!(", lease {}", span(Some(lease))),
         None => ", without an end".into(),
     };

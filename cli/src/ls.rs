@@ -167,7 +167,7 @@ fn found<T>(
 fn line(key: &[u8], state: &State) -> Vec<String> {
     let (mode, holders, lease, waiters, wait) = match state {
         State::Lock(info) => (
-            info.mode.to_string(),
+            report::mode(info).to_string(),
             report::holders(info),
             report::lease(info),
             info.waiters,

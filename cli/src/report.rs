@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use redis_lock_client::{Holder, LockInfo, Waiter};
+use redis_lock_client::{Holder, LockInfo, Mode, Waiter};
 use serde_json::{json, Value};
 
 use crate::escape::{shown, word};
@@ -12,7 +12,7 @@ use crate::key::hex;
 /// A lock as an object: durations in milliseconds, null for no end or an unknown value.
 pub fn lock(key: &[u8], info: &LockInfo) -> Value {
     let fields = json!({
-        "mode": info.mode.to_string(),
+        "mode": mode(info).to_string(),
         "holders": info.holders.iter().map(holder).collect::<Vec<_>>(),
         "waiters": info.waiters,
         "longest_wait_ms": millis(Some(info.longest_wait)),
@@ -44,7 +44,7 @@ pub fn holder(holder: &Holder) -> Value {
     let fields = json!({
         "holds": holder.holds,
         "token": holder.token,
-        "lease_ms": millis(holder.lease),
+        "lease_ms": millis(holder.remaining),
         "held_ms": millis(holder.held),
         "client_id": holder.client_id,
         "addr": holder.addr,
@@ -134,6 +134,11 @@ pub fn holders(info: &LockInfo) -> String {
     }
 }
 
+/// The mode; that of a free lock is the usual one.
+pub fn mode(info: &LockInfo) -> Mode {
+    info.mode.unwrap_or_default()
+}
+
 /// The longest time for which a holder has held the lock.
 pub fn held(info: &LockInfo) -> Option<Duration> {
     info.holders.iter().filter_map(|holder| holder.held).max()
@@ -141,7 +146,8 @@ pub fn held(info: &LockInfo) -> Option<Duration> {
 
 /// The rest of the lease that ends last; none when a hold has no end, or without a holder.
 pub fn lease(info: &LockInfo) -> Option<Duration> {
-    let leases: Option<Vec<Duration>> = info.holders.iter().map(|holder| holder.lease).collect();
+    let leases: Option<Vec<Duration>> =
+        info.holders.iter().map(|holder| holder.remaining).collect();
     leases?.into_iter().max()
 }
 

@@ -198,19 +198,17 @@ pub async fn release(args: ReleaseArgs) -> Result<i32, Failure> {
     args.hold.take_over(None).await
 }
 
-/// Releases what was taken over, or leaves it with its new lease.
-async fn end<Of>(
-    taken_over: Result<Option<Guard<Of>>, Error>,
-    is_left: bool,
-) -> Result<Released, Error> {
-    match taken_over? {
-        Some(guard) if is_left => {
+/// Releases what was resumed, or leaves it with its new lease.
+async fn end<Of>(resumed: Result<Guard<Of>, Error>, is_left: bool) -> Result<Released, Error> {
+    match resumed {
+        Ok(guard) if is_left => {
             // A drop would release it in the background.
             std::mem::forget(guard);
             Ok(Released::Yes)
         }
-        Some(guard) => guard.release().await,
-        None => Ok(Released::NotHeld),
+        Ok(guard) => guard.release().await,
+        Err(Error::Lost(_)) => Ok(Released::NotHeld),
+        Err(error) => Err(error),
     }
 }
 
@@ -239,12 +237,12 @@ impl Hold {
             let (is_left, lease) = (lease.is_some(), lease.unwrap_or(LEASE));
             let ended = match tokens.get(i) {
                 Some(token) => {
-                    let lock = Lock::new(&server, key).owner(owner).lease(lease);
-                    end(lock.adopt(*token).await, is_left).await
+                    let lock = Lock::new(&server, key).lease(lease);
+                    end(lock.resume(owner, *token).await, is_left).await
                 }
                 None => {
-                    let semaphore = Semaphore::new(&server, key).owner(owner).lease(lease);
-                    end(semaphore.adopt().await, is_left).await
+                    let semaphore = Semaphore::new(&server, key).lease(lease);
+                    end(semaphore.resume(owner, 0).await, is_left).await
                 }
             };
             match ended {

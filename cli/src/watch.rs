@@ -84,8 +84,8 @@ impl Args {
 /// The holders and the first waiters.
 fn state(info: &LockInfo) -> String {
     let mut text = info::holders(info).unwrap_or_else(|| "free".into());
-    if info.mode != Mode::Exclusive {
-        text = format!("{}: {text}", info.mode);
+    if report::mode(info) != Mode::Exclusive {
+        text = format!("{}: {text}", report::mode(info));
     }
     if info.waiters > 0 {
         let name = |waiter: &redis_lock_client::Waiter| {
@@ -240,8 +240,12 @@ impl Follower {
     /// Prints the state if it is another one, or came with an event other than those of the key's data.
     fn report(&mut self, mut events: Vec<String>, seen: LockInfo) {
         let renewed = |known: &LockInfo| {
-            let ends =
-                |info: &LockInfo| info.holders.iter().map(|one| one.lease).collect::<Vec<_>>();
+            let ends = |info: &LockInfo| {
+                info.holders
+                    .iter()
+                    .map(|one| one.remaining)
+                    .collect::<Vec<_>>()
+            };
             self.args.renewals && ends(&seen) > ends(known)
         };
         let is_other = self
@@ -302,7 +306,7 @@ fn essence(info: &LockInfo) -> impl PartialEq + '_ {
     let holders = holders.map(|one| (&one.owner, one.token, one.holds));
     let queue = info.queue.iter().map(|waiter| &waiter.owner);
     (
-        info.mode,
+        report::mode(info),
         info.waiters,
         holders.collect::<Vec<_>>(),
         queue.collect::<Vec<_>>(),

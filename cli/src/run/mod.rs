@@ -193,7 +193,7 @@ async fn is_held_above(
     let state = state(server, key, 0).await?;
     let (holders, most) = match state {
         // Readers hold it beside each other.
-        Some(State::Lock(info)) if sought.request.shared && info.mode == Mode::Read => {
+        Some(State::Lock(info)) if sought.request.shared && info.mode == Some(Mode::Read) => {
             return Ok(false)
         }
         Some(State::Lock(info)) => (info.holders, 1),

@@ -261,7 +261,7 @@ fn numbers(info: &LockInfo) -> [String; NUMBERS.len()] {
         info.waiters.to_string(),
         span(report::held(info)),
         span(report::lease(info).filter(|_| !info.holders.is_empty())),
-        info.mode.to_string(),
+        report::mode(info).to_string(),
         token.map_or("-".into(), |token| token.to_string()),
     ]
 }
@@ -279,7 +279,7 @@ mod tests {
         holder.owner = owner.to_vec();
         holder.holds = 1;
         holder.token = Some(17);
-        holder.lease = Some(Duration::from_secs(8));
+        holder.remaining = Some(Duration::from_secs(8));
         holder.held = Some(Duration::from_secs(held));
         let mut info = LockInfo::default();
         info.holders = vec![holder];

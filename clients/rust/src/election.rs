@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use redis::Value;
 use tokio::time::timeout;
 
 use crate::error::Result;
 use crate::lock::guard::Guard;
 use crate::lock::Lock;
-use crate::net::command;
 use crate::net::invalidation::KeyWatch;
-use crate::net::reply::{bytes, count, field, items};
-use crate::net::retry::repeatable;
 use crate::net::server::Server;
 use crate::runtime::within;
 
@@ -73,10 +69,11 @@ impl Election {
     /// When the server refuses, or has not answered within the [response
     /// timeout](crate::ServerBuilder::response_timeout).
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        let terms = &self.0.terms;
-        let info = command::info(&terms.key, 0);
-        let info = repeatable(&terms.server, &terms.key, &info).await?;
-        Ok(leader(&info))
+        let info = self.0.info().await?;
+        Ok(info.holders.into_iter().next().map(|holder| Leader {
+            note: holder.note.unwrap_or_default(),
+            token: holder.token.unwrap_or_default(),
+        }))
     }
 
     /// The leaders from now on, beginning with the present one.
@@ -138,13 +135,4 @@ impl Observer {
         })
         .await
     }
-}
-
-/// The holder in a reply of `LOCK.INFO`.
-fn leader(info: &Value) -> Option<Leader> {
-    let holder = items(info, "holders").first()?;
-    Some(Leader {
-        note: field(holder, "note").map(bytes).unwrap_or_default(),
-        token: count(holder, "token").unwrap_or_default(),
-    })
 }

@@ -6,97 +6,15 @@ use std::time::Duration;
 use redis::{cmd, from_redis_value, Cmd, ConnectionInfo, Value};
 
 use crate::error::{Error, Result};
-use crate::mode::Mode;
+use crate::info::{lock_info, Holder, LockInfo};
 use crate::net::address::{address_like, name_of};
 use crate::net::caller::Caller;
 use crate::net::command;
-use crate::net::reply::{bytes, count, field, items, line, list, number, span, text};
+use crate::net::reply::{bytes, line, list, number, text};
 use crate::net::server::Server;
 use crate::runtime::within;
 use crate::semaphore::Semaphore;
 use crate::trace::{shown, Text};
-
-/// The state of a lock, as `LOCK.INFO` returns it. (The default, without holders, is for tests of programs that display
-/// it.)
-///
-/// ```no_run
-/// # async fn example(server: redis_lock_client::Server) -> Result<(), redis_lock_client::Error> {
-/// if let Some(lock) = server.info("invoices:42", 0).await? {
-///     println!("{}, {} holders, {} waiters", lock.mode, lock.holders.len(), lock.waiters);
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockInfo {
-    /// The mode; without a holder, that of the first waiter.
-    pub mode: Mode,
-    /// The holder, or every reader whose lease has not ended.
-    pub holders: Vec<Holder>,
-    /// The number of parked requests.
-    pub waiters: u64,
-    /// How long the first of them has waited.
-    pub longest_wait: Duration,
-    /// The first of them, up to the requested number.
-    pub queue: Vec<Waiter>,
-}
-
-/// A holder of a lock. Its text for `{:?}` does not have the owner.
-///
-/// ```
-/// fn is_forgotten(holder: &redis_lock_client::Holder) -> bool {
-///     holder.lease.is_none() && holder.addr.is_none()
-/// }
-/// ```
-#[derive(Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The owner. Empty if the lock is a string of another library (`lock.string-holders`).
-    pub owner: Vec<u8>,
-    /// The hold count.
-    pub holds: u64,
-    /// The fencing token; none for a hold that Redisson took without the module.
-    pub token: Option<u64>,
-    /// The rest of the lease; none when the hold has no end.
-    pub lease: Option<Duration>,
-    /// For how long it has been held, if the server has recorded it.
-    pub held: Option<Duration>,
-    /// The connection that acquired it, if the server has recorded it.
-    pub client_id: Option<u64>,
-    /// The address of that connection, while it is open.
-    pub addr: Option<String>,
-    /// The name of that connection, while it is open.
-    pub client_name: Option<Vec<u8>>,
-    /// Whether the hold is bound to that connection.
-    pub session: bool,
-    /// The note of the request.
-    pub note: Option<Vec<u8>>,
-}
-
-/// A waiter for a lock. Its text for `{:?}` does not have the owner.
-///
-/// ```
-/// fn is_patient(waiter: &redis_lock_client::Waiter) -> bool {
-///     waiter.left.is_none()
-/// }
-/// ```
-#[derive(Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Waiter {
-    /// The owner.
-    pub owner: Vec<u8>,
-    /// The requested mode.
-    pub mode: Mode,
-    /// For how long it has waited.
-    pub waited: Duration,
-    /// The rest of its wait; none without a limit.
-    pub left: Option<Duration>,
-    /// Its connection.
-    pub client_id: Option<u64>,
-    /// The note of the request.
-    pub note: Option<Vec<u8>>,
-}
 
 /// The selection of locks to list.
 ///
@@ -201,17 +119,6 @@ pub enum BreakWaiters {
     Keep,
     /// All waits end without the lock.
     Purge,
-}
-
-shown! {
-    Holder, it, holds = it.holds, token = it.token, lease = it.lease, held = it.held, client_id = it.client_id,
-    addr = it.addr, client_name = it.client_name.as_deref().map(Text), session = it.session,
-    note = it.note.as_deref().map(Text)
-}
-
-shown! {
-    Waiter, it, mode = it.mode, waited = it.waited, left = it.left, client_id = it.client_id,
-    note = it.note.as_deref().map(Text)
 }
 
 shown! { Search, it, of = it.of, pattern = it.pattern.as_deref().map(Text) }
@@ -428,7 +335,7 @@ impl Semaphore {
         let holder = |(owner, end): (Vec<u8>, f64)| Holder {
             owner,
             holds: 1,
-            lease: (end < NO_END_MS).then(|| Duration::from_millis(end as u64 - now)),
+            remaining: (end < NO_END_MS).then(|| Duration::from_millis(end as u64 - now)),
             ..Holder::default()
         };
         Ok(Vec::into_iter(ends).map(holder).collect())
@@ -526,46 +433,4 @@ fn semaphore_of(permits: &[u8]) -> Option<Vec<u8>> {
         .and_then(|name| name.strip_suffix(b"}"));
     let is_whole = |inner: &&[u8]| !inner.contains(&b'{') && !inner.contains(&b'}');
     Some(inner.filter(is_whole).unwrap_or(name).to_vec())
-}
-
-pub(crate) fn lock_info(reply: &Value) -> LockInfo {
-    LockInfo {
-        mode: mode(reply),
-        holders: items(reply, "holders").iter().map(holder).collect(),
-        waiters: count(reply, "waiters").unwrap_or_default(),
-        longest_wait: span(reply, "longest-wait-ms").unwrap_or_default(),
-        queue: items(reply, "queue").iter().map(waiter).collect(),
-    }
-}
-
-fn holder(reply: &Value) -> Holder {
-    let client_name = field(reply, "client-name").map(bytes);
-    Holder {
-        owner: field(reply, "owner").map(bytes).unwrap_or_default(),
-        holds: count(reply, "holds").unwrap_or_default(),
-        token: count(reply, "token"),
-        lease: span(reply, "pttl"),
-        held: span(reply, "held-ms"),
-        client_id: count(reply, "client-id"),
-        addr: field(reply, "addr").map(text),
-        client_name: client_name.filter(|name| !name.is_empty()),
-        session: count(reply, "session") == Some(1),
-        note: field(reply, "note").map(bytes),
-    }
-}
-
-fn waiter(reply: &Value) -> Waiter {
-    Waiter {
-        owner: field(reply, "owner").map(bytes).unwrap_or_default(),
-        mode: mode(reply),
-        waited: span(reply, "waited-ms").unwrap_or_default(),
-        left: span(reply, "left-ms"),
-        client_id: count(reply, "client-id"),
-        note: field(reply, "note").map(bytes),
-    }
-}
-
-fn mode(reply: &Value) -> Mode {
-    let name = field(reply, "mode").map(text).unwrap_or_default();
-    Mode::named(&name)
 }

@@ -12,7 +12,7 @@ use redis::{cmd, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{channel, Receiver, Sender};
 
 use crate::error::{Error, Result, NO_ROOM};
-use crate::inspect::{lock_info, LockInfo};
+use crate::info::{lock_info, LockInfo};
 use crate::net::address::name_of;
 use crate::net::caller::Caller;
 use crate::net::command;

@@ -94,6 +94,7 @@
 mod backoff;
 mod election;
 mod error;
+mod info;
 #[cfg(feature = "admin")]
 mod inspect;
 #[cfg(feature = "admin")]
@@ -113,8 +114,9 @@ mod trace;
 
 pub use election::{Election, Leader, Observer};
 pub use error::{Error, Result};
+pub use info::{Holder, LockInfo, Waiter};
 #[cfg(feature = "admin")]
-pub use inspect::{BreakTarget, BreakWaiters, Holder, LockInfo, Readiness, Scan, Search, Waiter};
+pub use inspect::{BreakTarget, BreakWaiters, Readiness, Scan, Search};
 #[cfg(feature = "admin")]
 pub use key_events::{KeyEvent, KeyEvents};
 pub use latch::Latch;

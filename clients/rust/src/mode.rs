@@ -19,6 +19,9 @@ pub enum Mode {
     Read,
     /// Held by one writer, without readers.
     Write,
+    /// Held by a client that has set the key as a string (`SET NX PX`; the server's setting `lock.string-holders`). No
+    /// request has this mode.
+    String,
 }
 
 impl Mode {
@@ -27,6 +30,7 @@ impl Mode {
             Mode::Exclusive => "exclusive",
             Mode::Read => "read",
             Mode::Write => "write",
+            Mode::String => "string",
         }
     }
 
@@ -36,9 +40,8 @@ impl Mode {
     }
 
     /// The mode with this name in a reply.
-    #[cfg(feature = "admin")]
     pub(crate) fn named(name: &str) -> Mode {
-        let mut others = [Mode::Read, Mode::Write].into_iter();
+        let mut others = [Mode::Read, Mode::Write, Mode::String].into_iter();
         others.find(|mode| mode.name() == name).unwrap_or_default()
     }
 }

@@ -144,15 +144,13 @@ impl Semaphore {
         self.0.wait_endlessly().await
     }
 
-    /// The guard of a permit that was taken elsewhere under this semaphore's [owner](Semaphore::owner): its lease
-    /// begins anew, and from now on this process renews and releases it. None when the owner has no permit.
-    /// The guard has no token ([`token`](Guard::token) is 0). `SEM.RENEW`.
+    /// Takes over a permit that another process has acquired under this owner, as [`Lock::resume`] does for a lock. The
+    /// token is the caller's word: a permit is renewed and released by its owner alone. `SEM.RENEW`.
     ///
     /// # Errors
-    /// Those of [`Lock::adopt`].
-    pub async fn adopt(&self) -> Result<Option<Permit>> {
-        // A permit is renewed and released without its token.
-        self.0.take_over(0).await
+    /// Those of [`Lock::resume`].
+    pub async fn resume(&self, owner: impl AsRef<[u8]>, token: u64) -> Result<Permit> {
+        self.0.take_over(owner.as_ref(), token).await
     }
 
     /// Creates the semaphore with this number of permits, or changes the number: 0 to 2,147,483,647. Held permits stay

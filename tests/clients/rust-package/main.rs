@@ -179,8 +179,9 @@ impl Agent {
     async fn renew(&self, name: String, words: &[String]) -> Result<String> {
         let (key, owner, token, lease) = (&words[0], &words[1], &words[2], ms(&words[3]));
         let lock = self.lock(key, owner, lease);
-        let Some(guard) = lock.adopt(token.parse().unwrap()).await? else {
-            return Ok("0".into());
+        let guard = match lock.resume(owner, token.parse().unwrap()).await {
+            Err(Error::Lost(_)) => return Ok("0".into()),
+            resumed => resumed?,
         };
         let former = self.holds.lock().unwrap().insert(name, Arc::new(guard));
         let left = former.and_then(Arc::into_inner).unwrap().leave(lease);

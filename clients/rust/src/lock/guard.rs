@@ -146,31 +146,41 @@ impl<Of> Guard<Of> {
         self.is_unanswered = true;
         let was_valid = !self.valid_for().is_zero();
         let released = within(release(&hold.claim, ending, end, was_valid)).await;
-        hold.claim.changed();
-        let token = hold.token;
-        match &released {
-            Ok(_) => events::released(&hold.claim, token),
-            Err(error) => events::not_released(&hold.claim, token, error),
-        }
+        let released = hold.record_end(released);
         let is_over = |error: &Error| !error.is_passing();
         self.is_released = released.as_ref().err().is_none_or(is_over);
         released
     }
 
     /// Leaves the lock held for this time from now on, instead of releasing it, without renewals: a
-    /// hundred years at most. For work that must not be done again too soon. (The hold of a session is bound to its
-    /// connection no more.)
+    /// hundred years at most. For work that must not be done again too soon, and for another process that
+    /// [resumes](Lock::resume) it. (The hold of a session is bound to its connection no more.)
+    ///
+    /// ```no_run
+    /// # async fn example(guard: redis_lock_client::Guard, granted: std::time::Instant) -> Result<(), redis_lock_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// // Not again within a minute of the grant, however quick the work was:
+    /// let rest = Duration::from_secs(60).saturating_sub(granted.elapsed());
+    /// let left = if rest.is_zero() { guard.release().await } else { guard.leave(rest).await };
+    /// assert_eq!(left?, redis_lock_client::Released::Yes);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When the server has not answered within the [response timeout](crate::ServerBuilder::response_timeout), or
-    /// refused: the lock then ends with its lease.
+    /// refused: the lock then ends with its lease. When the time is zero: then the lock is released in the background.
     pub async fn leave(mut self, rest: Duration) -> Result<Released> {
+        if rest.is_zero() {
+            return Err(Error::config("a hold is left for more than no time"));
+        }
         self.stop_renewal();
         self.is_released = true;
         let hold = self.hold.clone();
         let rest = Some(rest.min(LONGEST_LEASE));
-        let renewed = renew_once(&hold.claim, rest, hold.token, None).await?;
-        Ok(renewed.map_or(Released::NotHeld, |_| Released::Yes))
+        let renewed = renew_once(&hold.claim, rest, hold.token, None).await;
+        hold.record_end(renewed.map(|held| held.map_or(Released::NotHeld, |_| Released::Yes)))
     }
 
     fn ending(&self) -> Ending {

@@ -14,15 +14,19 @@ pub(crate) mod wait;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::info::{lock_info, LockInfo};
 #[cfg(feature = "admin")]
-use crate::inspect::{BreakTarget, LockInfo};
+use crate::inspect::BreakTarget;
 use crate::lock::acquire::acquire;
 use crate::lock::guard::Guard;
 use crate::lock::renewal::{renew_once, Hold};
 use crate::lock::terms::{Terms, DEFAULT_LEASE};
 use crate::mode::Mode;
-use crate::net::command::Kind;
+use crate::moment::now;
+use crate::net::command::{self, Kind};
+use crate::net::retry::repeatable;
 use crate::net::server::Server;
+use crate::outcome::LostReason;
 
 /// A lock on a key of a server, which can be acquired any number of times. Each acquisition has an owner of its own, so
 /// two tasks that share a `Lock` exclude each other.
@@ -107,13 +111,16 @@ impl Lock {
         self.of(Kind::Lock(mode))
     }
 
-    /// With the feature `admin`: the holders and the waiters of the lock; see [`Server::info`].
+    /// Who holds the lock, and how many wait for it (`LOCK.INFO`, for which the user needs a permission of its own). Of
+    /// a free lock there are no holders and no waiters.
     ///
     /// # Errors
-    /// When the server cannot be reached, or refuses.
-    #[cfg(feature = "admin")]
-    pub async fn info(&self, max_waiters: u64) -> Result<Option<LockInfo>> {
-        self.terms.server.info(&self.terms.key, max_waiters).await
+    /// When the server refuses, also because the key is no lock, or has not answered within the [response
+    /// timeout](crate::ServerBuilder::response_timeout).
+    pub async fn info(&self) -> Result<LockInfo> {
+        let Terms { server, key, .. } = &self.terms;
+        let reply = repeatable(server, key, &command::info(key, 0)).await?;
+        Ok(lock_info(&reply))
     }
 
     /// Binds each hold to a connection of its own: the server renews the lease, and releases the lock when the
@@ -211,16 +218,32 @@ impl Lock {
         lock.wait(Some(Duration::ZERO)).await
     }
 
-    /// The guard of a hold that was taken elsewhere under this lock's [owner](Lock::owner), with its token: its lease
-    /// begins anew, and from now on this process renews and releases it. None when the owner does not hold the lock
-    /// under that token, also where the key holds something else.
+    /// Takes over a hold that another process has acquired, or an earlier life of this one, under this owner and token:
+    /// its lease begins anew, and from now on this process renews and releases it. `LOCK.RENEW`.
+    ///
+    /// ```no_run
+    /// # async fn example(lock: redis_lock_client::Lock) -> Result<(), redis_lock_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// // One process begins the work, and leaves the lock held for half a minute:
+    /// let guard = lock.acquire().await?;
+    /// let (owner, token) = (guard.owner().to_vec(), guard.token());
+    /// assert_eq!(guard.leave(Duration::from_secs(30)).await?, redis_lock_client::Released::Yes);
+    ///
+    /// // Another one, which was given both, ends it:
+    /// let guard = lock.resume(&owner, token).await?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// When the server refuses, or has not answered within the [response
-    /// timeout](crate::ServerBuilder::response_timeout); when this lock has no owner, or is that of a
-    /// [session](Lock::session).
-    pub async fn adopt(&self, token: u64) -> Result<Option<Guard>> {
-        self.take_over(token).await
+    /// [`Error::Lost`] when the owner does not hold the lock under that token, also where the key holds something else.
+    /// [`Error::Unheard`] when the request was sent and has no answer within the [response
+    /// timeout](crate::ServerBuilder::response_timeout): the hold is as it was, or has the lease of this lock. When the
+    /// server refuses, or cannot be reached; when this lock is that of a [session](Lock::session).
+    pub async fn resume(&self, owner: impl AsRef<[u8]>, token: u64) -> Result<Guard> {
+        self.take_over(owner.as_ref(), token).await
     }
 
     /// The same for a hold of this kind.
@@ -245,19 +268,28 @@ impl Lock {
         guard.ok_or_else(|| Error::no_answer(self.terms.server.name()))
     }
 
-    /// See [`adopt`](Lock::adopt).
-    pub(crate) async fn take_over<Of>(&self, token: u64) -> Result<Option<Guard<Of>>> {
-        self.terms.check()?;
-        let owner = self.terms.owner.as_deref();
-        let owner = owner.filter(|_| !self.terms.is_session);
-        let owner =
-            owner.ok_or_else(|| Error::config("a hold to adopt has an owner, and a lease"))?;
-        let claim = self.terms.claim_by(owner);
-        let (lease, margin) = (self.terms.lease, self.terms.margin);
-        let renewed = renew_once(&claim, Some(lease), token, None).await?;
-        Ok(renewed.map(|sent| {
-            let hold = Hold::new(claim, token, lease, margin, sent);
-            Guard::new(hold, false, None)
-        }))
+    /// See [`resume`](Lock::resume).
+    pub(crate) async fn take_over<Of>(&self, owner: &[u8], token: u64) -> Result<Guard<Of>> {
+        let terms = Lock::owner(self.clone(), owner).terms;
+        terms.check()?;
+        if terms.is_session {
+            let why = "a hold of a session ends with its connection, and cannot be resumed";
+            return Err(Error::config(why));
+        }
+        let began = now();
+        let (lease, margin, claim) = (terms.lease, terms.margin, terms.claim_by(owner));
+        let renewed = renew_once(&claim, Some(lease), token, None).await;
+        match renewed.and_then(|sent| sent.ok_or(Error::Lost(LostReason::Taken))) {
+            Ok(sent) => {
+                let hold = Hold::new(claim, token, lease, margin, sent);
+                let guard = Guard::new(hold, false, None);
+                guard.record_grant(now() - began);
+                Ok(guard)
+            }
+            Err(error) => {
+                events::not_acquired(&terms, Some(&error), now() - began);
+                Err(error)
+            }
+        }
     }
 }

@@ -26,8 +26,8 @@ use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Kind};
 use crate::net::invalidation::KeyWatch;
 use crate::net::reply::{field, items, span, text};
-use crate::net::retry::repeatable;
-use crate::outcome::LostReason;
+use crate::net::retry::heard;
+use crate::outcome::{LostReason, Released};
 
 /// The state that a guard and its renewal task share.
 pub(crate) struct Hold {
@@ -69,6 +69,16 @@ impl Hold {
     /// The lease of the last confirmed request. That of a session is a setting of the server, which may change.
     pub(crate) fn lease(&self) -> Duration {
         self.notice.confirmed().lease
+    }
+
+    /// Records the end of the hold by its holder, which has this result.
+    pub(crate) fn record_end(&self, ended: Result<Released, Error>) -> Result<Released, Error> {
+        self.claim.changed();
+        match &ended {
+            Ok(_) => events::released(&self.claim, self.token),
+            Err(error) => events::not_released(&self.claim, self.token, error),
+        }
+        ended
     }
 
     /// The server has this lease from this moment on.
@@ -223,7 +233,7 @@ pub(crate) async fn renew_once(
         command.arg("NOTE").arg(note);
     }
     let sent = Moment::now();
-    match repeatable(&claim.server, &claim.key, &command).await {
+    match heard(&claim.server, &claim.key, &command).await {
         Ok(Value::Int(1)) => Ok(Some(sent)),
         Ok(Value::Int(0)) => Ok(None),
         Ok(_) => Err(Error::reply(claim.server.name())),

@@ -105,7 +105,9 @@ impl Terms {
         if let Kind::Permit { limit: Some(limit) } = self.kind {
             check_permits(limit, 1)?;
         }
-        let why = if self.lease < Duration::from_millis(2) {
+        let why = if self.kind == Kind::Lock(Mode::String) {
+            "no request has the mode of a string"
+        } else if self.lease < Duration::from_millis(2) {
             // One millisecond is lost to rounding.
             "a lease lasts at least two milliseconds"
         } else if self.lease > LONGEST_LEASE {

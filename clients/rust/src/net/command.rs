@@ -163,7 +163,7 @@ pub(crate) fn field_exists(claim: &Claim) -> Option<Cmd> {
     let field = match claim.kind {
         Kind::Lock(Mode::Exclusive) => claim.owner.clone(),
         Kind::Lock(Mode::Write) => [&claim.owner[..], b":write"].concat(),
-        Kind::Lock(Mode::Read) | Kind::Permit { .. } => return None,
+        Kind::Lock(Mode::Read | Mode::String) | Kind::Permit { .. } => return None,
     };
     let mut command = cmd("HEXISTS");
     command.arg(&claim.key).arg(field);

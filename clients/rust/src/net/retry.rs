@@ -24,6 +24,22 @@ pub(crate) async fn repeatable(server: &Server, key: &[u8], command: &Cmd) -> Re
     within(Retrier::new(server, key).repeatable(command)).await
 }
 
+/// Sends a request that may be served twice.
+///
+/// # Errors
+/// As [`repeatable`]; [`Error::Unheard`](crate::Error::Unheard) when it may have been served.
+pub(crate) async fn heard(server: &Server, key: &[u8], command: &Cmd) -> Result<Value> {
+    let mut retrier = Retrier::new(server, key);
+    within(async {
+        let reply = retrier.repeatable(command).await;
+        reply.map_err(|error| match retrier.caller.unanswered {
+            true => error.unheard(),
+            false => error,
+        })
+    })
+    .await
+}
+
 /// Sends a request that must be served at most once. `probe` is a read-only request about the same key.
 ///
 /// A shared connection may have broken unnoticed since its last use. `probe` is sent first: it finds a broken

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use redis_lock_client::{
-    block_on, Error, Guard, Lock, LostReason, Mode, MultiLock, Released, Reply, Search, Semaphore,
+    block_on, Error, Guard, Lock, LockInfo, LostReason, Mode, MultiLock, Released, Reply, Search,
+    Semaphore,
 };
 use redis_lock_harness::TestServer;
 
-use crate::servers::{at, client, until, until_waits, with_timeout, LONG, PATIENT};
-use crate::{lock, until_free, wait, RENEWED};
+use crate::servers::{at, client, patient, until, until_waits, with_timeout, LONG, PATIENT};
+use crate::{lock, until_free, wait, LEASE, RENEWED};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_owner_holds_a_lock_at_a_time_and_its_tokens_rise() {
@@ -242,11 +243,12 @@ async fn no_watcher_of_losses_outlives_the_releases() {
     }
 }
 
-/// One process acquires, a second takes the hold over, a third finds it gone.
+/// One process acquires, a second resumes, a third finds the hold gone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_is_left_for_its_time_and_taken_over_by_its_owner_and_token() {
+async fn a_hold_is_left_for_its_time_and_resumed_by_its_owner_and_token() {
     let real = TestServer::start();
-    let lock = lock(&client(&real));
+    let server = client(&real);
+    let lock = lock(&server);
     let guard = lock.acquire().await.unwrap();
     let (owner, token) = (guard.owner().to_vec(), guard.token());
     assert_eq!(guard.leave(LONG).await.unwrap(), Released::Yes);
@@ -255,32 +257,128 @@ async fn a_hold_is_left_for_its_time_and_taken_over_by_its_owner_and_token() {
         u128::try_from(left).unwrap() > LONG.as_millis() / 2,
         "{left}"
     );
-    assert!(lock.adopt(token).await.is_err(), "without its owner");
-    let named = lock.owner(owner);
-    assert!(named.adopt(token + 1).await.unwrap().is_none());
-    let adopted = named.adopt(token).await.unwrap().expect("the hold");
-    assert_eq!(adopted.token(), token);
-    assert_eq!(adopted.release().await.unwrap(), Released::Yes);
-    assert!(named.adopt(token).await.unwrap().is_none());
-    until_free(&real);
+    let session = lock.clone().session().resume(&owner, token).await;
+    assert!(matches!(session.unwrap_err(), Error::Config { .. }));
+    let wrong = lock.resume(&owner, token + 1).await.unwrap_err();
+    assert!(matches!(wrong, Error::Lost(LostReason::Taken)), "{wrong}");
+    let resumed = lock.resume(&owner, token).await.unwrap();
+    assert_eq!((resumed.owner(), resumed.token()), (&owner[..], token));
+    assert!(resumed.valid_for() > LEASE / 2);
+    let statistics = server.statistics();
+    assert_eq!((statistics.acquisitions, statistics.releases), (2, 1));
+    assert_eq!(resumed.release().await.unwrap(), Released::Yes);
+    let gone = lock.resume(&owner, token).await.unwrap_err();
+    assert!(matches!(gone, Error::Lost(LostReason::Taken)), "{gone}");
+    real.conn().line("SET k 1");
+    let other = lock.resume(&owner, token).await.unwrap_err();
+    assert!(matches!(other, Error::Lost(LostReason::Taken)), "{other}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_hold_is_renewed_and_lost_as_any_other() {
+    let real = TestServer::start();
+    let reader = lock(&client(&real)).mode(Mode::Read).lease(RENEWED);
+    let token = real
+        .conn()
+        .line("LOCK.ACQUIRE k me READ PX 600000")
+        .int()
+        .try_into()
+        .unwrap();
+    let resumed = reader.resume("me", token).await.unwrap();
+    until("a renewal", || real.stat("renewals") > 1);
+    real.conn().line("DEL k");
+    assert_eq!(resumed.lost().await, Some(LostReason::Taken));
+}
+
+/// The hold is the other process's still.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumption_without_an_answer_gives_nothing_up() {
+    let real = TestServer::start();
+    let token = real.conn().line("LOCK.ACQUIRE k me PX 600000").int();
+    let server = with_timeout(real.port, Duration::from_millis(500));
+    server.ping().await.unwrap();
+    real.signal(libc::SIGSTOP);
+    let resumed = lock(&server).resume("me", token.try_into().unwrap()).await;
+    let error = resumed.unwrap_err();
+    assert!(matches!(error, Error::Unheard { .. }), "{error}");
+    real.signal(libc::SIGCONT);
+    assert!(server.settled().await.is_empty());
+    assert_eq!(real.conn().line("HGET k me").text(), "1");
 }
 
 /// Its owner is enough for a permit.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_is_taken_over_by_its_owner() {
+async fn a_permit_is_resumed_by_its_owner() {
     let real = TestServer::start();
     let server = client(&real);
-    real.conn().line("SEM.ACQUIRE k me LIMIT 2 PX 600000");
+    let token = real.conn().line("SEM.ACQUIRE k me LIMIT 2 PX 600000").int();
+    let token = token.try_into().unwrap();
     let permits = Semaphore::new(&server, "k").lease(LONG * 2);
-    assert!(permits.adopt().await.is_err(), "without its owner");
-    let other = permits.clone().owner("other");
-    assert!(other.adopt().await.unwrap().is_none());
-    let own = permits.owner("me");
-    let adopted = own.adopt().await.unwrap().expect("the permit");
-    assert_eq!((adopted.owner(), adopted.token()), (&b"me"[..], 0));
-    assert_eq!(adopted.release().await.unwrap(), Released::Yes);
-    assert_eq!(own.info().await.unwrap().map(|info| info.held), Some(0));
-    assert!(own.adopt().await.unwrap().is_none());
+    let other = permits.resume("other", token).await.unwrap_err();
+    assert!(matches!(other, Error::Lost(LostReason::Taken)), "{other}");
+    let resumed = permits.resume("me", token).await.unwrap();
+    assert_eq!((resumed.owner(), resumed.token()), (&b"me"[..], token));
+    assert_eq!(resumed.release().await.unwrap(), Released::Yes);
+    let held = permits.info().await.unwrap().map(|info| info.held);
+    assert_eq!(held, Some(0));
+    assert!(permits.resume("me", token).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_left_for_more_than_no_time() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let guard = lock(&server).acquire().await.unwrap();
+    let error = guard.leave(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+    assert!(server.settled().await.is_empty());
+    until_free(&real);
+}
+
+/// Over both protocols: RESP2 has no maps.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_tells_who_holds_it_and_how_many_wait() {
+    let real = TestServer::with(&["--lock.string-holders", "yes"]);
+    for protocol in [2, 3] {
+        let url = format!("redis://127.0.0.1:{}?protocol={protocol}", real.port);
+        let lock = lock(&patient(&url));
+        assert_eq!(lock.info().await.unwrap(), LockInfo::default());
+        let mut conn = real.conn();
+        let token = conn.line("LOCK.ACQUIRE k me PX 600000 NOTE here").int();
+        conn.line("LOCK.ACQUIRE k me PX 600000");
+        let mut waiting = real.conn();
+        waiting.send_line("LOCK.ACQUIRE k other BLOCK 0");
+        until_waits(&real, 1);
+        let info = lock.info().await.unwrap();
+        assert_eq!((info.mode, info.waiters), (Some(Mode::Exclusive), 1));
+        let [holder] = &info.holders[..] else {
+            panic!("{info:?}")
+        };
+        assert_eq!((&holder.owner[..], holder.holds), (&b"me"[..], 2));
+        assert_eq!(holder.note.as_deref(), Some(&b"here"[..]));
+        assert_eq!(holder.token, Some(token.try_into().unwrap()));
+        assert!(holder.remaining > Some(LONG) && holder.held < Some(LONG));
+        conn.line("LOCK.BREAK k PURGE");
+        assert!(waiting.recv().is_error());
+        conn.line("LOCK.ACQUIRE k one READ");
+        conn.line("LOCK.ACQUIRE k two READ");
+        let info = lock.info().await.unwrap();
+        assert_eq!((info.mode, info.holders.len()), (Some(Mode::Read), 2));
+        conn.line("DEL k");
+        conn.line("SET k secret PX 600000");
+        let info = lock.info().await.unwrap();
+        assert_eq!(
+            (info.mode, info.holders[0].token),
+            (Some(Mode::String), None)
+        );
+        conn.line("DEL k");
+        conn.line("RPUSH k 1");
+        let error = lock.info().await.unwrap_err();
+        assert!(matches!(&error, Error::Refused { code, .. } if code == "WRONGTYPE"));
+        conn.line("DEL k");
+    }
+    let asked = lock(&client(&real)).mode(Mode::String).try_acquire().await;
+    assert!(matches!(asked.unwrap_err(), Error::Config { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]

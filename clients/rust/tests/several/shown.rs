@@ -63,14 +63,15 @@ async fn no_text_of_a_value_has_an_owner_a_user_or_a_password() {
     for part in ["k\\n\\xff", &format!("127.0.0.1:{}/0", real.port)] {
         assert!(text.contains(part), "{text}");
     }
-    let info = lock.info(1).await.unwrap().unwrap();
+    let info = lock.info().await.unwrap();
     assert_eq!(info.holders[0].owner, b"hidden-owner");
     let waiting = tokio::spawn({
         let lock = lock.clone().owner("hidden-owner-2");
         async move { lock.acquire().await }
     });
     real.wait_for_waits(1);
-    let waiter = lock.info(1).await.unwrap().unwrap().queue.remove(0);
+    let mut waited = server.info(b"k\n\xff", 1).await.unwrap().unwrap();
+    let waiter = waited.queue.remove(0);
     assert_eq!(waiter.owner, b"hidden-owner-2");
     waiting.abort();
     let (bound, both) = (session.acquire().await, several.acquire().await);
