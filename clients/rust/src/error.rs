@@ -1,5 +1,7 @@
 //! Errors of requests. A lock that another owner holds is not an error.
 
+use std::time::Duration;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::outcome::LostReason;
@@ -92,6 +94,20 @@ pub enum Error {
         server: String,
         /// The semaphore's key.
         key: Vec<u8>,
+    },
+    /// Fewer replicas than wanted have confirmed the grant in time, which was given up
+    /// ([`Lock::replicas`](crate::Lock::replicas)).
+    #[error("{server}: {had} of {wanted} replicas have the grant within {} ms", within.as_millis())]
+    #[non_exhaustive]
+    NotReplicated {
+        /// The server's name.
+        server: String,
+        /// The number of replicas that were to have it.
+        wanted: u32,
+        /// The number of those that had it.
+        had: u32,
+        /// The time that they had.
+        within: Duration,
     },
     /// The lock was lost while work ran under it ([`Guard::run`](crate::Guard::run)).
     #[error("{0}")]
@@ -188,6 +204,7 @@ impl Error {
             | Error::Unheard { .. }
             | Error::Untrusted { .. }
             | Error::NoSemaphore { .. }
+            | Error::NotReplicated { .. }
             | Error::Lost(_)
             | Error::Config { .. } => false,
         }

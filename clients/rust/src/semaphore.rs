@@ -106,6 +106,18 @@ impl Semaphore {
         Semaphore(self.0.owner_prefix(prefix))
     }
 
+    /// The number of replicas that have to have a grant; see [`Lock::replicas`].
+    #[must_use]
+    pub fn replicas(self, wanted: u32) -> Semaphore {
+        Semaphore(self.0.replicas(wanted))
+    }
+
+    /// How long they may take to confirm it; see [`Lock::replicas_within`].
+    #[must_use]
+    pub fn replicas_within(self, within: Duration) -> Semaphore {
+        Semaphore(self.0.replicas_within(within))
+    }
+
     /// An acquisition creates a missing semaphore with this number of permits (1 to 2,147,483,647), also when the
     /// semaphore is deleted during the wait. An existing semaphore keeps its number: [`set`](Semaphore::set) changes
     /// it.

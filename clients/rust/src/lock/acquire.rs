@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redis::{RedisResult, Value};
 use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, Result};
@@ -21,7 +22,9 @@ use crate::lock::wait::{Known, Outcome, Reach, Request, Wait};
 use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending, Kind};
+use crate::net::replicas::Replicas;
 use crate::net::server::Server;
+use crate::outcome::LostReason;
 use crate::runtime::{locked, on_thread, within};
 use crate::trace::Span;
 
@@ -75,7 +78,12 @@ pub(crate) async fn acquire<Of: 'static>(
         on_thread(&[&first.server], first.lease, work).await
     };
     let observed = span.around(async {
-        let acquired = asked.await;
+        let acquired = match (asked.await, first.replicas) {
+            (Ok(Some(guards)), Some(replicas)) => {
+                within(replicated(guards, replicas)).await.map(Some)
+            }
+            (acquired, _) => acquired,
+        };
         let error = acquired.as_ref().err();
         let waited = now() - began;
         match &acquired {
@@ -88,6 +96,63 @@ pub(crate) async fn acquire<Of: 'static>(
     });
     // Boxed, because a program that awaits it through many layers would reach the compiler's limit of nested types.
     Box::pin(observed).await
+}
+
+/// The guards of one grant, if replicas have it. Otherwise they are dropped, which gives the grant up.
+async fn replicated<Of>(mut guards: Vec<Guard<Of>>, replicas: Replicas) -> Result<Vec<Guard<Of>>> {
+    let holds: Vec<_> = guards.iter().map(|guard| guard.hold.clone()).collect();
+    let Some(first) = holds.first() else {
+        return Ok(guards);
+    };
+    // Until the end: this future may be dropped.
+    let was_unanswered = guards.iter().any(|guard| guard.is_unanswered);
+    guards
+        .iter_mut()
+        .for_each(|guard| guard.is_unanswered = true);
+    let (server, key) = (&first.claim.server, &first.claim.key);
+    let renewals = holds.iter().map(|hold| {
+        let lease = Some(hold.lease());
+        command::renew(&hold.claim, lease, hold.token)
+    });
+    let renewals: Vec<_> = renewals.collect();
+    let mut node = server.node_of(server.slot_of(key), 0).await?;
+    let mut is_again = false;
+    let (sent, had) = loop {
+        let looks = &server.inner.looks;
+        let looked = looks.look(server, &node, renewals.clone(), replicas).await;
+        let (replies, sent, had) = looked?;
+        let replies = replies.into_iter().map(Value::extract_error);
+        let failed = |error| Error::new(server.name(), error);
+        match replies.collect::<RedisResult<Vec<_>>>().map_err(failed) {
+            Ok(replies) if replies.iter().all(|reply| *reply == Value::Int(1)) => {
+                break (sent, had)
+            }
+            Ok(_) => return Err(Error::Lost(LostReason::Taken)),
+            Err(error) if !is_again && (error.has_code("MOVED") || error.has_code("ASK")) => {
+                // The node is looked for by a request that follows it.
+                is_again = true;
+                let mut caller = Caller::shared(server, key);
+                for renewal in renewals.iter().take(1) {
+                    caller.call(renewal, server.patience() / 2).await?;
+                }
+                node = caller.answered_by.unwrap_or(node);
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    if had < u64::from(replicas.wanted) {
+        return Err(Error::NotReplicated {
+            server: server.name().into(),
+            wanted: replicas.wanted,
+            had: u32::try_from(had).unwrap_or_default(),
+            within: replicas.within,
+        });
+    }
+    for (guard, hold) in guards.iter_mut().zip(&holds) {
+        guard.is_unanswered = was_unanswered;
+        hold.confirm(sent, hold.lease());
+    }
+    Ok(guards)
 }
 
 /// Runs a wait and gives it up [`Server::overtime`] after its end.

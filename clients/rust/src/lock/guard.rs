@@ -38,7 +38,7 @@ pub struct Guard<Of = Lock> {
     /// Whether the renewal task owns the connection that the hold is bound to: it ends with that.
     pub(crate) is_bound: bool,
     /// Whether a request of the acquisition, or a release, has no answer: the server may meet it late.
-    is_unanswered: bool,
+    pub(crate) is_unanswered: bool,
     is_released: bool,
     _counted: Counted,
     _of: PhantomData<fn() -> Of>,

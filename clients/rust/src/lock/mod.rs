@@ -104,6 +104,24 @@ impl Lock {
         self
     }
 
+    /// A grant counts only when this number of replicas has it, 1 to 100; otherwise it is given up, and the acquisition
+    /// is [`Error::NotReplicated`]. A fail-over to any of them finds the lock held; the holder keeps it if its next
+    /// renewal reaches the new primary before the end of the lease. Each grant costs one more request (`WAIT`) and the
+    /// acknowledgement of the replicas; renewals do not wait for it. Not for the hold of a [session](Lock::session).
+    #[must_use]
+    pub fn replicas(mut self, wanted: u32) -> Lock {
+        self.terms.replicas().wanted = wanted;
+        self
+    }
+
+    /// How long the replicas of [`replicas`](Lock::replicas) may take to confirm a grant, in whole milliseconds: 100 ms
+    /// by default. They are asked at once, so that is many times a round trip within a data centre.
+    #[must_use]
+    pub fn replicas_within(mut self, within: Duration) -> Lock {
+        self.terms.replicas().within = within;
+        self
+    }
+
     /// The mode, [`Mode::Exclusive`] by default. [`Mode::Read`] shares a read-write lock with other readers,
     /// [`Mode::Write`] excludes all others.
     #[must_use]

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::lock::renewal::certain;
 use crate::mode::Mode;
 use crate::net::command::{Claim, Kind};
+use crate::net::replicas::Replicas;
 use crate::net::server::Server;
 use crate::net::slot::slot_of;
 use crate::trace::{shown, Text};
@@ -35,6 +36,8 @@ pub(crate) struct Terms {
     pub is_session: bool,
     /// A text beside an exclusive hold.
     pub note: Option<Vec<u8>>,
+    /// Replicas that have to have a grant.
+    pub replicas: Option<Replicas>,
     /// Break the grant with this token, or any, and take the lock before all waiters.
     pub steals: Option<Option<u64>>,
 }
@@ -56,6 +59,7 @@ impl Terms {
             margin: None,
             is_session: false,
             note: None,
+            replicas: None,
             steals: None,
         }
     }
@@ -64,6 +68,13 @@ impl Terms {
     /// than the server.
     pub(crate) fn set_lease(&mut self, lease: Duration) {
         self.lease = lease - Duration::from_nanos(u64::from(lease.subsec_nanos() % 1_000_000));
+    }
+
+    pub(crate) fn replicas(&mut self) -> &mut Replicas {
+        self.replicas.get_or_insert(Replicas {
+            wanted: 0,
+            within: Duration::from_millis(100),
+        })
     }
 
     /// The owner of the next acquisition: the named one, or a fresh one.
@@ -87,8 +98,10 @@ impl Terms {
 
     /// Whether one request can acquire both.
     pub(crate) fn agrees_with(&self, other: &Terms) -> bool {
+        let of_request = |terms: &Terms| (terms.lease, terms.kind, terms.replicas);
         self.server.is_same(&other.server)
-            && (self.lease, self.kind, &self.owner) == (other.lease, other.kind, &other.owner)
+            && of_request(self) == of_request(other)
+            && self.owner == other.owner
             && (!self.server.is_cluster() || slot_of(&self.key) == slot_of(&other.key))
     }
 
@@ -105,7 +118,17 @@ impl Terms {
         if let Kind::Permit { limit: Some(limit) } = self.kind {
             check_permits(limit, 1)?;
         }
-        let why = if self.kind == Kind::Lock(Mode::String) {
+        let (is_few, is_short) = self.replicas.map_or((false, false), |replicas| {
+            let is_few = !(1..=100).contains(&replicas.wanted);
+            (is_few, replicas.within < Duration::from_millis(1))
+        });
+        let why = if is_few {
+            "a number of replicas is 1 to 100"
+        } else if is_short {
+            "replicas have at least one millisecond to confirm a grant"
+        } else if self.replicas.is_some() && self.is_session {
+            "a hold of a session is not confirmed by replicas"
+        } else if self.kind == Kind::Lock(Mode::String) {
             "no request has the mode of a string"
         } else if self.lease < Duration::from_millis(2) {
             // One millisecond is lost to rounding.
@@ -170,9 +193,11 @@ pub(crate) fn names<'a>(terms: impl Iterator<Item = &'a Terms>) -> String {
     names.join(",")
 }
 
-/// How much longer than its limit a wait at all these servers may last.
+/// How much longer than its limit a wait for all these locks may last.
 pub(crate) fn overtime<'a>(terms: impl Iterator<Item = &'a Terms>) -> Duration {
-    let of_each = terms.map(|terms| terms.server.overtime());
+    let of_replicas = |terms: &Terms| terms.replicas.map(|replicas| replicas.within);
+    let of_each =
+        terms.map(|terms| terms.server.overtime() + of_replicas(terms).unwrap_or_default());
     of_each.max().unwrap_or_default()
 }
 

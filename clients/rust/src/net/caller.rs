@@ -12,7 +12,6 @@ use crate::moment::now;
 use crate::net::address::{address_like, name_of};
 use crate::net::connection::Connection;
 use crate::net::server::{Server, Shared};
-use crate::net::slot::slot_of;
 
 /// Upper bound of redirections of one request.
 const REDIRECTIONS: u32 = 8;
@@ -47,7 +46,7 @@ impl Caller {
     pub(crate) fn shared(server: &Server, key: &[u8]) -> Caller {
         Caller {
             server: server.clone(),
-            slot: server.is_cluster().then(|| slot_of(key)),
+            slot: server.slot_of(key),
             is_alone: false,
             link: None,
             failures: 0,
@@ -251,5 +250,6 @@ async fn send(connection: &mut Connection, command: &Cmd, is_asking: bool) -> Re
     }
     let mut both = Pipeline::new();
     both.cmd("ASKING").add_command(command.clone());
-    connection.send_both(&both).await
+    let mut replies = connection.send_all(&both, 2).await?;
+    Ok(replies.pop().unwrap_or(Value::Nil))
 }

@@ -227,10 +227,13 @@ impl Connection {
         reply.map_err(|error| Error::new(node, error))
     }
 
-    /// Sends two requests in one write and returns the reply to the second.
-    pub(crate) async fn send_both(&mut self, both: &Pipeline) -> RedisResult<Value> {
-        let mut replies = self.inner.send_packed_commands(both, 1, 1).await?;
-        Ok(replies.pop().unwrap_or(Value::Nil))
+    /// Sends this number of requests in one write and returns their replies.
+    pub(crate) async fn send_all(
+        &mut self,
+        all: &Pipeline,
+        count: usize,
+    ) -> RedisResult<Vec<Value>> {
+        self.inner.send_packed_commands(all, 0, count).await
     }
 }
 

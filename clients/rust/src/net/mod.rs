@@ -9,6 +9,7 @@ pub(crate) mod command;
 pub(crate) mod connection;
 pub(crate) mod invalidation;
 pub(crate) mod leases;
+pub(crate) mod replicas;
 pub(crate) mod reply;
 pub(crate) mod retry;
 pub(crate) mod sentinel;

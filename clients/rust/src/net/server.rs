@@ -26,7 +26,9 @@ use crate::net::caller::Caller;
 use crate::net::connection::{Connection, Connector};
 use crate::net::invalidation::Invalidations;
 use crate::net::leases::ReaderLeases;
+use crate::net::replicas::Looks;
 use crate::net::sentinel;
+use crate::net::slot::slot_of;
 use crate::net::tickets::Tickets;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
@@ -65,6 +67,8 @@ pub(crate) struct Inner {
     /// The leases of readers that are bound to connections.
     pub reader_leases: ReaderLeases,
     pub tickets: Arc<Tickets>,
+    /// The looks whether replicas have a grant.
+    pub looks: Arc<Looks>,
 }
 
 /// The known topology of a cluster or of the sentinels, and the shared connections.
@@ -197,6 +201,11 @@ impl Server {
 
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.inner.address.kind, Kind::Cluster)
+    }
+
+    /// The slot of a key; none without a cluster.
+    pub(crate) fn slot_of(&self, key: &[u8]) -> Option<u16> {
+        self.is_cluster().then(|| slot_of(key))
     }
 
     /// The number of nodes that can be asked for the node of a key.
@@ -459,6 +468,7 @@ impl ServerBuilder {
             runtime: self.runtime,
             first_requests: Semaphore::new(MAX_FIRST_REQUESTS),
             reader_leases: ReaderLeases::default(),
+            looks: Arc::default(),
         });
         Ok(Server { inner })
     }

@@ -33,7 +33,7 @@ const MAX_IN_FLIGHT: usize = 100;
 /// The longest time between two probes of a connection.
 const LONGEST_BEAT: Duration = Duration::from_secs(5);
 /// Time without a ticket after which a subscribed connection is closed.
-const MAX_IDLE: Duration = Duration::from_secs(30);
+pub(crate) const MAX_IDLE: Duration = Duration::from_secs(30);
 /// The events of a ticket that are kept until its wait reads them. Each means that it is to ask again, so one is
 /// enough.
 const MAX_EVENTS: usize = 4;

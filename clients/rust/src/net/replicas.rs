@@ -1,0 +1,152 @@
+//! The look whether replicas have a grant: its renewal and `WAIT` in one pipeline.
+//!
+//! `WAIT` blocks its connection, so these requests have one of their own to each node. Its offset is that of the last
+//! write of the connection: the renewal makes it cover the grant, whichever connection that came by. What is asked
+//! while one `WAIT` is under way goes together in the next pipeline.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use redis::{cmd, Cmd, ConnectionInfo, Pipeline, RedisError, Value};
+use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::error::{Error, Result};
+use crate::moment::Moment;
+use crate::net::address::name_of;
+use crate::net::connection::Connection;
+use crate::net::server::Server;
+use crate::net::tickets::MAX_IDLE;
+use crate::runtime::{self, locked};
+
+/// How many replicas have to have a grant, and the time for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Replicas {
+    pub wanted: u32,
+    pub within: Duration,
+}
+
+/// The replies to the renewals, a moment before they were sent, and the number of replicas.
+pub(crate) type Seen = (Vec<Value>, Moment, u64);
+
+struct Look {
+    server: Server,
+    renewals: Vec<Cmd>,
+    replicas: Replicas,
+    seen: oneshot::Sender<Result<Seen>>,
+}
+
+/// The looks at each node, by its name, each with a task.
+#[derive(Default)]
+pub(crate) struct Looks(Mutex<HashMap<String, UnboundedSender<Look>>>);
+
+impl Looks {
+    /// Renews at this node, and waits for the replicas.
+    ///
+    /// # Errors
+    /// When the node cannot be reached, or refuses `WAIT`.
+    pub(crate) async fn look(
+        self: &Arc<Looks>,
+        server: &Server,
+        node: &ConnectionInfo,
+        renewals: Vec<Cmd>,
+        replicas: Replicas,
+    ) -> Result<Seen> {
+        let (seen, is_seen) = oneshot::channel();
+        let look = Look {
+            server: server.clone(),
+            renewals,
+            replicas,
+            seen,
+        };
+        let name = name_of(node);
+        {
+            let mut nodes = locked(&self.0);
+            let asked = nodes.entry(name.clone()).or_insert_with(|| {
+                let (sender, asked) = unbounded_channel();
+                runtime::spawn(look_on(Arc::downgrade(self), node.clone(), asked));
+                sender
+            });
+            let _ = asked.send(look);
+        }
+        is_seen
+            .await
+            .unwrap_or_else(|_| Err(Error::no_answer(&name)))
+    }
+}
+
+/// The task of a node. It ends when nothing was asked for a while.
+async fn look_on(looks: Weak<Looks>, node: ConnectionInfo, mut asked: UnboundedReceiver<Look>) {
+    let mut connection = None;
+    loop {
+        let Ok(first) = timeout(MAX_IDLE, asked.recv()).await else {
+            let Some(looks) = looks.upgrade() else { return };
+            let mut nodes = locked(&looks.0);
+            if asked.is_empty() {
+                nodes.remove(&name_of(&node));
+                return;
+            }
+            continue;
+        };
+        let Some(first) = first else { return };
+        let mut together = vec![first];
+        while let Ok(next) = asked.try_recv() {
+            together.push(next);
+        }
+        look_at(&node, &mut connection, together).await;
+    }
+}
+
+/// One pipeline for these looks. A connection that has broken since its last use is opened once more.
+async fn look_at(node: &ConnectionInfo, connection: &mut Option<Connection>, looks: Vec<Look>) {
+    let Some(first) = looks.first() else { return };
+    let mut pipeline = Pipeline::new();
+    for renewal in looks.iter().flat_map(|look| &look.renewals) {
+        pipeline.add_command(renewal.clone());
+    }
+    let most = looks.iter().map(|look| look.replicas.wanted).max();
+    let longest = looks.iter().map(|look| look.replicas.within).max();
+    let (most, longest) = (most.unwrap_or(0), longest.unwrap_or_default());
+    let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+    pipeline.add_command(cmd("WAIT").arg(most).arg(millis).take());
+    let count = 1 + looks.iter().map(|look| look.renewals.len()).sum::<usize>();
+    let patience = first.server.patience() / 2 + longest;
+    let name = name_of(node);
+    let answer = loop {
+        let was_open = connection.take().filter(Connection::is_open);
+        let is_fresh = was_open.is_none();
+        let sent = Moment::now();
+        let asked = timeout(patience, async {
+            let mut open = match was_open {
+                Some(open) => open,
+                None => first.server.connect(node).await?,
+            };
+            let replies = open.send_all(&pipeline, count).await;
+            Ok((replies.map_err(|error| Error::new(&name, error))?, open))
+        });
+        match asked.await.unwrap_or_else(|_| Err(Error::no_answer(&name))) {
+            Ok((replies, open)) => {
+                *connection = Some(open);
+                break Ok((replies, sent));
+            }
+            Err(error) if is_fresh || error.is_silence() => break Err(error),
+            Err(_) => {}
+        }
+    };
+    let mut answer = answer.and_then(|(mut replies, sent)| match replies.pop() {
+        Some(Value::Int(had)) => Ok((replies.into_iter(), sent, u64::try_from(had).unwrap_or(0))),
+        Some(Value::ServerError(error)) => Err(Error::new(&name, RedisError::from(error))),
+        _ => Err(Error::reply(&name)),
+    });
+    for look in looks {
+        let seen = match &mut answer {
+            Ok((replies, sent, had)) => {
+                Ok((replies.take(look.renewals.len()).collect(), *sent, *had))
+            }
+            Err(error) => Err(error.clone()),
+        };
+        let _ = look.seen.send(seen);
+    }
+}
