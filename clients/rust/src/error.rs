@@ -95,6 +95,15 @@ pub enum Error {
         /// The semaphore's key.
         key: Vec<u8>,
     },
+    /// As many requests as [`Lock::queue`](crate::Lock::queue) allows wait for the key already.
+    #[error("{server}: QUEUEFULL {text}")]
+    #[non_exhaustive]
+    QueueFull {
+        /// The server's name.
+        server: String,
+        /// The server's text.
+        text: String,
+    },
     /// Fewer replicas than wanted have confirmed the grant in time, which was given up
     /// ([`Lock::replicas`](crate::Lock::replicas)).
     #[error("{server}: {had} of {wanted} replicas have the grant within {} ms", within.as_millis())]
@@ -144,6 +153,10 @@ impl Error {
                 let text = "the server requires a login (redis://user:password@host)";
                 Error::refused(server, "NOAUTH", text)
             }
+            (_, Some("QUEUEFULL")) => Error::QueueFull {
+                server: server.into(),
+                text,
+            },
             (_, Some(code)) => Error::refused(server, code, without_user(text)),
             (ErrorKind::AuthenticationFailed, None) => {
                 Error::refused(server, "WRONGPASS", error.to_string())
@@ -204,6 +217,7 @@ impl Error {
             | Error::Unheard { .. }
             | Error::Untrusted { .. }
             | Error::NoSemaphore { .. }
+            | Error::QueueFull { .. }
             | Error::NotReplicated { .. }
             | Error::Lost(_)
             | Error::Config { .. } => false,

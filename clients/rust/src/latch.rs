@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::lock::acquire::bounded;
+use crate::lock::terms::check_queue;
 use crate::lock::wait::{Known, Outcome, Reach, Request, Wait};
 use crate::moment::now;
 use crate::net::retry::{at_most_once, repeatable};
@@ -41,6 +42,7 @@ use crate::trace::{shown, Text};
 pub struct Latch {
     server: Server,
     key: Vec<u8>,
+    queue: Option<u32>,
 }
 
 shown! { Latch, latch, server = latch.server, key = Text(&latch.key) }
@@ -51,7 +53,15 @@ impl Latch {
         Latch {
             server: server.clone(),
             key: key.as_ref().to_vec(),
+            queue: None,
         }
+    }
+
+    /// How many requests of others may wait already; see [`Lock::queue`](crate::Lock::queue).
+    #[must_use]
+    pub fn queue(mut self, others: u32) -> Latch {
+        self.queue = Some(others);
+        self
     }
 
     /// Sets the count, whether the latch was open or not. 0 opens it. `LATCH.SET`.
@@ -154,9 +164,13 @@ impl Latch {
     }
 
     async fn wait_until(&self, end: Option<Instant>) -> Result<bool> {
+        check_queue(self.queue)?;
         let work = || {
             // A late reply counts: the latch was open.
-            let request = Request::new(&self.server, &self.key, None, self.is_open());
+            let request = Request {
+                queue: self.queue,
+                ..Request::new(&self.server, &self.key, None, self.is_open())
+            };
             let server = self.server.clone();
             async move {
                 let mut wait = Wait::new(request);

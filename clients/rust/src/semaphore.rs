@@ -106,6 +106,12 @@ impl Semaphore {
         Semaphore(self.0.owner_prefix(prefix))
     }
 
+    /// How many requests of others may wait already; see [`Lock::queue`].
+    #[must_use]
+    pub fn queue(self, others: u32) -> Semaphore {
+        Semaphore(self.0.queue(others))
+    }
+
     /// The number of replicas that have to have a grant; see [`Lock::replicas`].
     #[must_use]
     pub fn replicas(self, wanted: u32) -> Semaphore {

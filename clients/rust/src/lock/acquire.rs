@@ -250,6 +250,7 @@ impl Attempt {
         let request = Request {
             // The lease of a session is read after the grant.
             certain: lease.map_or(Duration::MAX, |_| reported_after.min().unwrap_or_default()),
+            queue: first.queue,
             is_several: claims.len() > 1,
             is_bound: first.is_session,
             needs_semaphore: first.kind == Kind::Permit { limit: None },

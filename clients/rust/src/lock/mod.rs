@@ -104,6 +104,15 @@ impl Lock {
         self
     }
 
+    /// Does not join a long queue: when the request would have to wait, and this number of requests of others waits for
+    /// the key already (0 to 1,000,000), it is refused at once, with [`Error::QueueFull`]. A grant at once is never
+    /// refused, nor does a request lose its place that is in the queue. `QUEUE`.
+    #[must_use]
+    pub fn queue(mut self, others: u32) -> Lock {
+        self.terms.queue = Some(others);
+        self
+    }
+
     /// A grant counts only when this number of replicas has it, 1 to 100; otherwise it is given up, and the acquisition
     /// is [`Error::NotReplicated`]. A fail-over to any of them finds the lock held; the holder keeps it if its next
     /// renewal reaches the new primary before the end of the lease. Each grant costs one more request (`WAIT`) and the

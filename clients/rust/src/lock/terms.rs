@@ -36,6 +36,8 @@ pub(crate) struct Terms {
     pub is_session: bool,
     /// A text beside an exclusive hold.
     pub note: Option<Vec<u8>>,
+    /// How many requests of others may wait already.
+    pub queue: Option<u32>,
     /// Replicas that have to have a grant.
     pub replicas: Option<Replicas>,
     /// Break the grant with this token, or any, and take the lock before all waiters.
@@ -59,6 +61,7 @@ impl Terms {
             margin: None,
             is_session: false,
             note: None,
+            queue: None,
             replicas: None,
             steals: None,
         }
@@ -98,7 +101,7 @@ impl Terms {
 
     /// Whether one request can acquire both.
     pub(crate) fn agrees_with(&self, other: &Terms) -> bool {
-        let of_request = |terms: &Terms| (terms.lease, terms.kind, terms.replicas);
+        let of_request = |terms: &Terms| (terms.lease, terms.kind, terms.queue, terms.replicas);
         self.server.is_same(&other.server)
             && of_request(self) == of_request(other)
             && self.owner == other.owner
@@ -118,6 +121,7 @@ impl Terms {
         if let Kind::Permit { limit: Some(limit) } = self.kind {
             check_permits(limit, 1)?;
         }
+        check_queue(self.queue)?;
         let (is_few, is_short) = self.replicas.map_or((false, false), |replicas| {
             let is_few = !(1..=100).contains(&replicas.wanted);
             (is_few, replicas.within < Duration::from_millis(1))
@@ -174,6 +178,14 @@ pub(crate) fn check_note(note: &[u8]) -> Result<()> {
     match note.len() {
         ..=256 => Ok(()),
         _ => Err(Error::config("a note has at most 256 bytes")),
+    }
+}
+
+/// How many requests of others may wait already.
+pub(crate) fn check_queue(queue: Option<u32>) -> Result<()> {
+    match queue {
+        Some(1_000_001..) => Err(Error::config("a queue has at most 1,000,000 requests")),
+        _ => Ok(()),
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Request {
     pub certain: Duration,
     /// The time for the reply to one request.
     pub patience: Duration,
+    /// How many requests of others may wait already.
+    pub queue: Option<u32>,
     /// The owner; none for a request that grants nothing (a latch).
     pub owner: Option<Vec<u8>>,
     /// Whether the wait goes on while its server cannot be reached. If not, there are other servers to ask.
@@ -66,6 +68,7 @@ impl Request {
             command,
             certain: Duration::MAX,
             patience: server.patience() / 2,
+            queue: None,
             owner: owner.map(<[u8]>::to_vec),
             goes_on: true,
             is_several: false,
@@ -359,7 +362,12 @@ impl Wait {
                 ticket.forget_events();
                 // One millisecond more than is left, so that the server does not end the wait before its end.
                 let block = left.saturating_add(Duration::from_millis(1));
-                ticket.command(&self.request.command, block.min(LONGEST_TICKET))
+                let block = block.min(LONGEST_TICKET);
+                let mut command = ticket.command(&self.request.command, block);
+                if let Some(queue) = self.request.queue {
+                    command.arg("QUEUE").arg(queue);
+                }
+                command
             }
             _ => self.request.command.clone(),
         };

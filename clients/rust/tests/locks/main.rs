@@ -16,6 +16,7 @@ mod notice;
 #[path = "../order/mod.rs"]
 mod order;
 mod places;
+mod queue;
 mod replicas;
 #[path = "../servers/mod.rs"]
 mod servers;
