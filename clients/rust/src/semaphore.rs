@@ -19,7 +19,7 @@ use crate::net::server::Server;
 pub type Permit = Guard<Semaphore>;
 
 /// A semaphore on a key of a server, which limits how many owners hold a [`Permit`] at a time. Each acquisition has an
-/// owner of its own, and takes one permit.
+/// owner of its own, and takes one permit, or [`count`](Semaphore::count) of them.
 ///
 /// Permits are granted in the order of requests, among all programs that use the module's `SEM.*` commands. Clients of
 /// Redisson's `RPermitExpirableSemaphore` may share it.
@@ -76,7 +76,10 @@ pub struct SemaphoreInfo {
 impl Semaphore {
     /// The semaphore of this key, with a lease of 30 s for each permit. Nothing is sent yet.
     pub fn new(server: &Server, key: impl AsRef<[u8]>) -> Semaphore {
-        Semaphore(Lock::new(server, key).of(Kind::Permit { limit: None }))
+        Semaphore(Lock::new(server, key).of(Kind::Permit {
+            limit: None,
+            count: 1,
+        }))
     }
 
     /// The lease: how long the server keeps a permit without a renewal, in whole milliseconds. It is renewed every
@@ -128,9 +131,21 @@ impl Semaphore {
     /// semaphore is deleted during the wait. An existing semaphore keeps its number: [`set`](Semaphore::set) changes
     /// it.
     #[must_use]
-    pub fn limit(self, permits: u32) -> Semaphore {
-        let limit = Some(permits);
-        Semaphore(self.0.of(Kind::Permit { limit }))
+    pub fn limit(mut self, permits: u32) -> Semaphore {
+        if let Kind::Permit { limit, .. } = &mut self.0.terms.kind {
+            *limit = Some(permits);
+        }
+        self
+    }
+
+    /// An acquisition takes this number of permits in one step, all or none, in the order of requests: 1 to 64. More
+    /// than the semaphore has are waited for until [`set`](Semaphore::set) raises the number. `SEM.ACQUIRE ... COUNT`.
+    #[must_use]
+    pub fn count(mut self, permits: u32) -> Semaphore {
+        if let Kind::Permit { count, .. } = &mut self.0.terms.kind {
+            *count = permits;
+        }
+        self
     }
 
     /// Takes a permit if one is free. None when no permit is free, or other owners wait for one. If the connection
@@ -203,6 +218,16 @@ impl Semaphore {
 
     pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value> {
         repeatable(&self.0.terms.server, &self.0.terms.key, command).await
+    }
+}
+
+impl Permit {
+    /// The number of permits that it holds; see [`Semaphore::count`].
+    pub fn count(&self) -> u32 {
+        match self.hold.claim.kind {
+            Kind::Permit { count, .. } => count,
+            Kind::Lock(_) => 1,
+        }
     }
 }
 

@@ -253,7 +253,7 @@ impl Attempt {
             queue: first.queue,
             is_several: claims.len() > 1,
             is_bound: first.is_session,
-            needs_semaphore: first.kind == Kind::Permit { limit: None },
+            needs_semaphore: matches!(first.kind, Kind::Permit { limit: None, .. }),
             ..Request::new(&first.server, &first.key, Some(&owner), command)
         };
         Some(Attempt {

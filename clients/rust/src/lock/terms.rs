@@ -118,8 +118,15 @@ impl Terms {
         if let Some(note) = &self.note {
             check_note(note)?;
         }
-        if let Kind::Permit { limit: Some(limit) } = self.kind {
-            check_permits(limit, 1)?;
+        if let Kind::Permit { limit, count } = self.kind {
+            limit.map_or(Ok(()), |limit| check_permits(limit, 1))?;
+            if !(1..=64).contains(&count) {
+                return Err(Error::config("an acquisition is of 1 to 64 permits"));
+            } else if limit.is_some_and(|limit| limit < count) {
+                return Err(Error::config(
+                    "an acquisition of more permits than its limit makes",
+                ));
+            }
         }
         check_queue(self.queue)?;
         let (is_few, is_short) = self.replicas.map_or((false, false), |replicas| {

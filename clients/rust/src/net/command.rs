@@ -13,8 +13,8 @@ use crate::net::server::Server;
 pub(crate) enum Kind {
     /// A lock.
     Lock(Mode),
-    /// A permit of a semaphore. With a limit, the acquisition creates a missing semaphore with that many permits.
-    Permit { limit: Option<u32> },
+    /// So many permits of a semaphore. With a limit, the acquisition creates a missing semaphore with that many permits.
+    Permit { limit: Option<u32>, count: u32 },
 }
 
 impl Kind {
@@ -84,11 +84,17 @@ pub(crate) fn acquire(claims: &[Claim], lease: Option<Duration>) -> Cmd {
         None => command.arg("SESSION"),
     };
     match claim.kind {
-        Kind::Lock(_) => command.arg("ONCE"),
-        // A repeated request of one owner for a permit always gets the reply of the first.
-        Kind::Permit { limit: None } => &mut command,
-        Kind::Permit { limit: Some(limit) } => command.arg("LIMIT").arg(limit),
-    };
+        Kind::Lock(_) => drop(command.arg("ONCE")),
+        // A repeated request of one owner for permits always gets the reply of the first.
+        Kind::Permit { limit, count } => {
+            if let Some(limit) = limit {
+                command.arg("LIMIT").arg(limit);
+            }
+            if count != 1 {
+                command.arg("COUNT").arg(count);
+            }
+        }
+    }
     with_number(command, claim)
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redis_lock_client::{LostReason, Permit, Released};
+use redis_lock_client::{Error, LostReason, Permit, Released, Semaphore};
 use redis_lock_harness::{TestServer, Tries};
 
 use crate::semaphores::{single, until_free};
-use crate::servers::{client, until};
+use crate::servers::{client, until, until_waits, LONG};
 
 async fn held(real: &TestServer) -> Permit {
     let semaphore = single(&client(real));
@@ -103,4 +103,53 @@ async fn a_margin_and_a_lease_are_checked() {
     assert!(error.is_err_and(|error| error.to_string().contains("margin")));
     let error = semaphore.lease(Duration::ZERO).try_acquire().await;
     assert!(error.is_err_and(|error| error.to_string().contains("lease")));
+}
+
+/// In the order of requests: a later one for fewer permits waits behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_permits_are_granted_in_one_step_or_none() {
+    let real = TestServer::start();
+    let server = client(&real);
+    let permits = Semaphore::new(&server, "s").limit(3);
+    let held = async || permits.info().await.unwrap().map(|info| info.held);
+    let two = permits.clone().count(2).acquire().await.unwrap();
+    assert_eq!((two.count(), held().await), (2, Some(2)));
+    let more = permits.clone().count(2);
+    assert!(more.try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { more.acquire().await.unwrap() });
+    until_waits(&real, 1);
+    assert!(permits.try_acquire().await.unwrap().is_none());
+    let (owner, token) = (two.owner().to_vec(), two.token());
+    assert_eq!(two.leave(LONG).await.unwrap(), Released::Yes);
+    let two = permits.clone().count(2).resume(owner, token).await.unwrap();
+    assert_eq!((two.count(), held().await), (2, Some(2)));
+    assert_eq!(two.release().await.unwrap(), Released::Yes);
+    let next = waiting.await.unwrap();
+    assert_eq!((next.count(), held().await), (2, Some(2)));
+    drop(next);
+    assert!(server.settled().await.is_empty());
+    assert_eq!(held().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_permits_than_there_are_wait_until_there_are_enough() {
+    let real = TestServer::start();
+    let permits = Semaphore::new(&client(&real), "s");
+    permits.set(1).await.unwrap();
+    let three = permits.clone().count(3);
+    assert!(three.try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { three.acquire().await.unwrap() });
+    until_waits(&real, 1);
+    permits.set(3).await.unwrap();
+    let held = waiting.await.unwrap();
+    assert_eq!(held.count(), 3);
+    assert_eq!(held.release().await.unwrap(), Released::Yes);
+    for wrong in [
+        permits.clone().count(0),
+        permits.clone().count(65),
+        permits.limit(1).count(2),
+    ] {
+        let error = wrong.try_acquire().await.unwrap_err();
+        assert!(matches!(error, Error::Config { .. }), "{error}");
+    }
 }
