@@ -23,10 +23,11 @@ const USER: &str = "redis-lock.toml";
 const FILE: &str = "REDIS_LOCK_CONFIG";
 const URL: &str = "REDIS_LOCK_URL";
 /// Options of one lock or one call, which are not configured.
-const SINGLE: [&str; 9] = [
+const SINGLE: [&str; 10] = [
     "key_hex",
     "and",
     "permits",
+    "count",
     "prefix",
     "owner",
     "token",

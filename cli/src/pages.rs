@@ -123,7 +123,7 @@ const REST: &str = r#".SH ENVIRONMENT
 The server, where no \-\-server is given.
 .IP \fBREDIS_LOCK_\fINAME\fR 4
 The default of another option that takes a value, such as REDIS_LOCK_TIMEOUT (\-\-key: REDIS_LOCK_TLS_KEY). Not of
-options of one lock: \-\-owner, \-\-key\-hex, \-\-and, \-\-permits, \-\-prefix, \-\-token, \-\-match, \-\-is,
+options of one lock: \-\-owner, \-\-key\-hex, \-\-and, \-\-permits, \-\-count, \-\-prefix, \-\-token, \-\-match, \-\-is,
 \-\-hold\-while.
 .IP \fBREDISCLI_AUTH\fR 4
 The password, where neither the URL nor \-\-password\-from has one.

@@ -120,6 +120,10 @@ impl Sought<'_> {
                 self.tell("an operator has ended the wait (break --purge)");
                 Ok(None)
             }
+            Err(Error::QueueFull { .. }) => {
+                self.say("the queue is as long as --queue allows");
+                Ok(None)
+            }
             Err(error) => Err(self.failed(error)),
             Ok(held) => {
                 if held.is_some() && !is_there {

@@ -60,10 +60,14 @@ impl Sought<'_> {
             Owner::Named(owner) => lock.owner(owner),
             Owner::Fresh(prefix) => lock.owner_prefix(prefix),
         };
-        let lock = match &self.request.note {
-            Some(note) => lock.note(note.as_bytes()),
-            None => lock,
-        };
+        let lock = with(lock, self.request.note.as_ref(), |lock, note| {
+            lock.note(note.as_bytes())
+        });
+        let lock = with(lock, self.request.queue, Lock::queue);
+        let lock = with(lock, self.request.replicas, |lock, replicas| {
+            lock.replicas(replicas)
+                .replicas_within(self.request.replicas_within)
+        });
         lock.margin(self.margin).mode(self.mode())
     }
 
@@ -73,6 +77,14 @@ impl Sought<'_> {
             (_, true) => Mode::Write,
             _ => Mode::Exclusive,
         }
+    }
+}
+
+/// With this option, if it is given.
+fn with<T, V>(of: T, value: Option<V>, set: impl FnOnce(T, V) -> T) -> T {
+    match value {
+        Some(value) => set(of, value),
+        None => of,
     }
 }
 
@@ -114,7 +126,12 @@ impl Wanted {
             Owner::Named(owner) => semaphore.owner(owner),
             Owner::Fresh(prefix) => semaphore.owner_prefix(prefix),
         };
-        Wanted::Permit(semaphore.margin(sought.margin))
+        let semaphore = with(semaphore, sought.request.queue, Semaphore::queue);
+        let semaphore = with(semaphore, sought.request.replicas, |semaphore, replicas| {
+            let semaphore = semaphore.replicas(replicas);
+            semaphore.replicas_within(sought.request.replicas_within)
+        });
+        Wanted::Permit(semaphore.count(sought.request.count).margin(sought.margin))
     }
 
     /// Each acquisition has an owner of its own.

@@ -197,7 +197,10 @@ async fn is_held_above(
             return Ok(false)
         }
         Some(State::Lock(info)) => (info.holders, 1),
-        Some(State::Semaphore(_, holders)) => (holders, sought.permits.unwrap_or(1)),
+        Some(State::Semaphore(_, holders)) => {
+            let others = sought.request.count.saturating_sub(1);
+            (holders, sought.permits.unwrap_or(1).saturating_sub(others))
+        }
         None => return Ok(false),
     };
     let is_above = |holder: &&Holder| {
@@ -210,8 +213,8 @@ async fn is_held_above(
             lock.owner == owner && (lock.tokens.is_empty() || token.as_ref().is_some_and(is_token))
         })
     };
-    let own = holders.iter().filter(is_above).count();
-    Ok(own >= usize::try_from(most).unwrap_or(usize::MAX))
+    let own = holders.iter().filter(is_above).map(|holder| holder.holds);
+    Ok(own.sum::<u64>() >= u64::from(most))
 }
 
 pub fn waits_for_itself(sought: &Sought<'_>, help: &str) -> Failure {

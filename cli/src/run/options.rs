@@ -76,7 +76,7 @@ pub struct Args {
 
     /// With three or more independent servers: the lock on a majority of them (RedLock). No server's lock.startup-delay
     /// may be shorter than the lease.
-    #[arg(long, conflicts_with_all = ["owner", "and", "permits"])]
+    #[arg(long, conflicts_with_all = ["owner", "and", "permits", "queue", "replicas"])]
     pub(super) quorum: bool,
 
     /// Let the command continue when the lock is lost.
@@ -119,6 +119,23 @@ pub struct Request {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..1 << 31),
           conflicts_with_all = ["shared", "exclusive", "and"])]
     pub permits: Option<u32>,
+
+    /// With --permits: take so many of them in one step, all or none.
+    #[arg(long, value_name = "COUNT", default_value = "1", requires = "permits",
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub count: u32,
+
+    /// Do not join a long queue: end at once (see -E) when the lock is not free and so many other requests wait for it.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub queue: Option<u32>,
+
+    /// The lock counts as granted only when so many replicas have it; otherwise it is given up, with status 69.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub replicas: Option<u32>,
+
+    /// How long the replicas may take to confirm it.
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = seconds)]
+    pub replicas_within: Duration,
 
     /// What the names of the variables begin with, but for LOCK_HELD: with DB_ the token is DB_LOCK_TOKEN. For a lock
     /// inside another one, whose variables stay.

@@ -183,7 +183,7 @@ fn candidates_are_those_of_the_place() {
     for (line, candidates) in [
         ("ru", "run"),
         ("co", "completions"),
-        ("run --qu", "--quorum --quiet"),
+        ("run --qu", "--quorum --queue --quiet"),
         ("run -nw 5 k ", ":command 5"),
         ("run -E0 k -- env ", ":command 5"),
         ("run --wait=5 k ", ":command 4"),

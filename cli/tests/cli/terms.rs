@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use redis_lock_harness::replica::follow;
 use redis_lock_harness::{wait_for, TestServer};
 
 use crate::program::{program, script, start, Running, PROGRAM};
@@ -280,4 +281,55 @@ fn a_note_is_shown_to_those_who_look_and_wait() {
         let end = start(&real, &format!("run --note x {options} k -- true")).end();
         assert_eq!(end.code(), 64, "{options}: {}", end.err);
     }
+}
+
+#[test]
+fn a_long_queue_is_not_joined() {
+    let real = TestServer::start();
+    let mut conn = real.conn();
+    conn.line("LOCK.ACQUIRE k other PX 600000");
+    let end = script(&real, "-E 5 -v --queue 0", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (5, ""));
+    assert!(end.err.contains("--queue"), "{}", end.err);
+    assert_eq!(real.waits(), 0);
+    conn.line("LOCK.RELEASE k other");
+    let end = script(&real, "--queue 0", "echo free").end();
+    assert_eq!(end.ok(), "free\n");
+}
+
+#[test]
+fn several_permits_are_taken_in_one_step() {
+    let real = TestServer::start();
+    let run = script(&real, "--permits 3 --count 2", "echo up; exec sleep 100");
+    assert_eq!(run.line(), "up");
+    let held = start(&real, "info k").end().ok();
+    assert!(held.contains("2 of 3 permits held"), "{held}");
+    assert!(held.contains(", 2 times"), "{held}");
+    let one = |count: &str| {
+        let options = format!("-n --permits 3 {count}");
+        script(&real, &options, "true").end().code()
+    };
+    assert_eq!((one(""), one("--count 2")), (0, 1));
+    run.signal(Signal::SIGTERM);
+    assert_eq!(run.end().code(), 143);
+    assert_eq!(one("--count 3"), 0);
+    for wrong in [
+        "--count 2",
+        "--permits 1 --count 2",
+        "--permits 1 --count 0",
+    ] {
+        assert_eq!(script(&real, wrong, "true").end().code(), 64, "{wrong}");
+    }
+}
+
+#[test]
+fn a_lock_that_too_few_replicas_have_is_given_up() {
+    let (primary, replica) = (TestServer::start(), TestServer::start());
+    follow(&replica, &primary);
+    let end = script(&primary, "--replicas 1 --replicas-within 60", "echo held").end();
+    assert_eq!(end.ok(), "held\n");
+    let end = script(&primary, "--replicas 2 --replicas-within 2", "echo never").end();
+    assert_eq!((end.code(), end.out.as_str()), (69, ""));
+    assert!(end.err.contains("1 of 2 replicas"), "{}", end.err);
+    assert!(is_free(&primary, "k"));
 }

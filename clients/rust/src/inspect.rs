@@ -316,8 +316,8 @@ impl Server {
 const NO_END_MS: f64 = 922_337_203_685_477.0;
 
 impl Semaphore {
-    /// The holders of at most `max` of its permits, the one whose lease ends first at the head. Of each the owner and
-    /// the rest of the lease are known. They are read from the sorted set beside the semaphore.
+    /// The holders of at most `max` of its permits, the one whose lease ends first at the head. Of each the owner, the
+    /// number of its permits (`holds`) and the rest of the lease are known. They are read from the sorted set beside the semaphore.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -331,14 +331,22 @@ impl Semaphore {
         let mut command = cmd("ZRANGEBYSCORE");
         command.arg(name).arg(format!("({now}")).arg("+inf");
         command.arg("WITHSCORES").arg("LIMIT").arg(0).arg(max);
-        let ends = from_redis_value(self.ask(&command).await?).map_err(unread)?;
-        let holder = |(owner, end): (Vec<u8>, f64)| Holder {
-            owner,
-            holds: 1,
-            remaining: (end < NO_END_MS).then(|| Duration::from_millis(end as u64 - now)),
-            ..Holder::default()
-        };
-        Ok(Vec::into_iter(ends).map(holder).collect())
+        let ends: Vec<(Vec<u8>, f64)> =
+            from_redis_value(self.ask(&command).await?).map_err(unread)?;
+        let mut holders: Vec<Holder> = Vec::new();
+        for (permit, end) in ends {
+            let owner = owner_of(&permit);
+            match holders.iter_mut().find(|holder| holder.owner == owner) {
+                Some(holder) => holder.holds += 1,
+                None => holders.push(Holder {
+                    owner: owner.to_vec(),
+                    holds: 1,
+                    remaining: (end < NO_END_MS).then(|| Duration::from_millis(end as u64 - now)),
+                    ..Holder::default()
+                }),
+            }
+        }
+        Ok(holders)
     }
 
     /// Takes the permit of this owner away. False when it holds none.
@@ -414,6 +422,15 @@ impl Scan {
             true => keys.filter_map(|key| semaphore_of(&key)).collect(),
             false => keys.collect(),
         }))
+    }
+}
+
+/// The owner of an entry of the permits: the second of one acquisition is `#2:` and the owner.
+fn owner_of(permit: &[u8]) -> &[u8] {
+    let mut parts = permit.splitn(2, |byte| *byte == b':');
+    match (permit.first(), parts.nth(1)) {
+        (Some(b'#'), Some(owner)) => owner,
+        _ => permit,
     }
 }
 
