@@ -60,7 +60,8 @@
 //!
 //! # Observation
 //!
-//! [`Server::statistics`] returns counters and gauges for any metrics crate.
+//! [`Server::statistics`] returns counters and gauges for any metrics crate. A [`LockObserver`] is told of each
+//! acquisition, release, loss and late renewal; with the feature `metrics`, `Metrics` is one for the crate `metrics`.
 //!
 //! With the feature `tracing` the program's subscriber gets the same as events, with the target `redis_lock`. An
 //! acquisition is the span `redis_lock.acquire` (level DEBUG; `server`, `key`, and `owner` where the program has chosen
@@ -78,6 +79,7 @@
 //! | `lost` | WARN | `owner`, `token`, `reason` |
 //! | `released` | DEBUG | `owner`, `token`; the server's answer, also that the lock was no longer held |
 //! | `not released` | DEBUG | `owner`, `token`, `error`, which the caller gets as well |
+//! | `observer failed` (a [`LockObserver`] panics) | WARN | |
 //! | `left behind` | WARN | `owner`, `token`, `error`: given up in the background; the lease ends what is held |
 //!
 //! An acquisition is `unreached` that goes on while its server cannot be reached: after 3 s, then every 30 s.
@@ -91,6 +93,7 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod aside;
 mod backoff;
 mod election;
 mod error;
@@ -101,10 +104,13 @@ mod inspect;
 mod key_events;
 mod latch;
 mod lock;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod mode;
 mod moment;
 mod multi;
 mod net;
+mod observer;
 mod outcome;
 mod red;
 mod runtime;
@@ -124,12 +130,15 @@ pub use lock::execute::Reply;
 pub use lock::guard::Guard;
 pub use lock::loss::Lost;
 pub use lock::Lock;
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
 pub use mode::Mode;
 pub use multi::{MultiGuard, MultiLock};
 pub use net::background::Unreleased;
 pub use net::server::{Server, ServerBuilder};
 #[cfg(feature = "tls")]
 pub use net::tls::Certificates;
+pub use observer::{LockName, LockObserver};
 pub use outcome::{LostReason, Released};
 pub use red::{RedGuard, RedLock};
 pub use runtime::block_on;

@@ -25,7 +25,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Mode::Exclusive => "exclusive",
             Mode::Read => "read",

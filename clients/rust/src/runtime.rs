@@ -45,7 +45,6 @@ pub(crate) fn handle() -> Result<Handle> {
 const NAME: &str = "redis-lock";
 
 /// Whether this is the thread.
-#[cfg(feature = "tracing")]
 pub(crate) fn is_own_thread() -> bool {
     thread::current().name() == Some(NAME)
 }

@@ -46,53 +46,27 @@ macro_rules! shown {
 use std::fmt;
 use std::future::Future;
 
-/// The thread that emits the events of this crate's thread: a subscriber may block, and renewals go on.
+/// The events of this crate's thread.
 #[cfg(feature = "tracing")]
 pub(crate) mod log {
-    use std::panic::{catch_unwind, AssertUnwindSafe};
-    use std::sync::mpsc::{sync_channel, SyncSender};
-    use std::sync::OnceLock;
-    use std::thread;
-
     use tracing::{dispatcher, Dispatch, Span};
 
+    use crate::aside::aside;
     use crate::runtime::is_own_thread;
-
-    /// Events that wait for the subscriber; further ones are dropped.
-    const MAX_WAITING: usize = 10_000;
-
-    type Event = Box<dyn FnOnce() + Send>;
 
     tokio::task_local! {
         /// The subscriber and the span of a task of this crate's thread.
         pub(crate) static SCOPE: (Dispatch, Span);
     }
 
-    /// Emits an event, on this crate's thread through the other one.
+    /// Emits an event, on this crate's thread through another one.
     pub(crate) fn emit(event: impl FnOnce() + Send + 'static) {
-        static WAITING: OnceLock<Option<SyncSender<Event>>> = OnceLock::new();
         if !is_own_thread() {
             return event();
         }
         let present = || (dispatcher::get_default(Clone::clone), Span::current());
         let (subscriber, span) = SCOPE.try_with(Clone::clone).unwrap_or_else(|_| present());
-        let event = move || dispatcher::with_default(&subscriber, || span.in_scope(event));
-        if let Some(waiting) = WAITING.get_or_init(start) {
-            let _ = waiting.try_send(Box::new(event));
-        }
-    }
-
-    /// None where the system refuses the thread.
-    fn start() -> Option<SyncSender<Event>> {
-        let (sender, waiting) = sync_channel::<Event>(MAX_WAITING);
-        let work = move || {
-            for event in waiting {
-                // A subscriber that panics costs one event.
-                let _ = catch_unwind(AssertUnwindSafe(event));
-            }
-        };
-        let thread = thread::Builder::new().name("redis-lock-log".into());
-        thread.spawn(work).ok().map(|_| sender)
+        aside(move || dispatcher::with_default(&subscriber, || span.in_scope(event)));
     }
 }
 

@@ -24,6 +24,7 @@ use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending, Kind};
 use crate::net::replicas::Replicas;
 use crate::net::server::Server;
+use crate::observer::Asked;
 use crate::outcome::LostReason;
 use crate::runtime::{locked, on_thread, within};
 use crate::trace::Span;
@@ -42,6 +43,7 @@ pub(crate) async fn acquire<Of: 'static>(
     };
     terms.iter().try_for_each(Terms::check)?;
     let began = now();
+    let observed = Asked::of(&terms, began);
     let span = Span::new(first.server.name(), &first.key, first.owner.as_deref());
     // An end that the clock cannot represent is no limit.
     let end = wait.and_then(|wait| began.checked_add(wait));
@@ -77,7 +79,7 @@ pub(crate) async fn acquire<Of: 'static>(
         };
         on_thread(&[&first.server], first.lease, work).await
     };
-    let observed = span.around(async {
+    let answered = span.around(async {
         let acquired = match (asked.await, first.replicas) {
             (Ok(Some(guards)), Some(replicas)) => {
                 within(replicated(guards, replicas)).await.map(Some)
@@ -85,6 +87,7 @@ pub(crate) async fn acquire<Of: 'static>(
             (acquired, _) => acquired,
         };
         let error = acquired.as_ref().err();
+        observed.answered(matches!(acquired, Ok(Some(_))), error);
         let waited = now() - began;
         match &acquired {
             Ok(Some(guards)) => guards.iter().for_each(|guard| guard.record_grant(waited)),
@@ -95,7 +98,7 @@ pub(crate) async fn acquire<Of: 'static>(
         acquired
     });
     // Boxed, because a program that awaits it through many layers would reach the compiler's limit of nested types.
-    Box::pin(observed).await
+    Box::pin(answered).await
 }
 
 /// The guards of one grant, if replicas have it. Otherwise they are dropped, which gives the grant up.

@@ -192,7 +192,7 @@ impl<Of> Guard<Of> {
 
     /// The task of a bound hold keeps the connection open: its end would release the lock before the reply.
     fn stop_renewal(&self) {
-        self.hold.notice.finish();
+        self.hold.finish();
         if !self.is_bound {
             start::end(&self.hold);
         }
@@ -206,7 +206,7 @@ shown! {
 
 impl<Of> Drop for Guard<Of> {
     fn drop(&mut self) {
-        self.hold.notice.finish();
+        self.hold.finish();
         let hold = &self.hold;
         start::end(hold);
         let is_taken = hold.notice.reason() == Some(LostReason::Taken);

@@ -26,6 +26,7 @@ use crate::moment::now;
 use crate::net::command::{self, Kind};
 use crate::net::retry::repeatable;
 use crate::net::server::Server;
+use crate::observer::Asked;
 use crate::outcome::LostReason;
 
 /// A lock on a key of a server, which can be acquired any number of times. Each acquisition has an owner of its own, so
@@ -304,9 +305,12 @@ impl Lock {
             return Err(Error::config(why));
         }
         let began = now();
+        let asked = Asked::of(std::slice::from_ref(&terms), began);
         let (lease, margin, claim) = (terms.lease, terms.margin, terms.claim_by(owner));
         let renewed = renew_once(&claim, Some(lease), token, None).await;
-        match renewed.and_then(|sent| sent.ok_or(Error::Lost(LostReason::Taken))) {
+        let renewed = renewed.and_then(|sent| sent.ok_or(Error::Lost(LostReason::Taken)));
+        asked.answered(renewed.is_ok(), renewed.as_ref().err());
+        match renewed {
             Ok(sent) => {
                 let hold = Hold::new(claim, token, lease, margin, sent);
                 let guard = Guard::new(hold, false, None);

@@ -27,6 +27,7 @@ use crate::net::command::{self, Claim, Kind};
 use crate::net::invalidation::KeyWatch;
 use crate::net::reply::{field, items, span, text};
 use crate::net::retry::heard;
+use crate::observer::Observed;
 use crate::outcome::{LostReason, Released};
 
 /// The state that a guard and its renewal task share.
@@ -37,6 +38,7 @@ pub(crate) struct Hold {
     margin: Option<Duration>,
     pub notice: Arc<LossNotice>,
     pub renewal: Renewal,
+    observed: Option<Observed>,
 }
 
 /// The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
@@ -56,6 +58,7 @@ impl Hold {
     ) -> Arc<Hold> {
         let notice = LossNotice::new();
         let hold = Hold {
+            observed: Observed::of(&claim.server, &claim.key, claim.kind),
             claim,
             token,
             margin,
@@ -69,6 +72,14 @@ impl Hold {
     /// The lease of the last confirmed request. That of a session is a setting of the server, which may change.
     pub(crate) fn lease(&self) -> Duration {
         self.notice.confirmed().lease
+    }
+
+    /// The holder ends the hold. Nothing happens the second time.
+    pub(crate) fn finish(&self) {
+        if let (false, Some(observed)) = (self.notice.is_over(), &self.observed) {
+            observed.released(now() - observed.since);
+        }
+        self.notice.finish();
     }
 
     /// Records the end of the hold by its holder, which has this result.
@@ -102,6 +113,9 @@ pub(crate) fn keep(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output
         let why = run(&hold, &mut caller).await;
         if !on_drop.0.is_over() {
             events::lost(&hold.claim, hold.token, &why);
+            hold.observed
+                .iter()
+                .for_each(|observed| observed.lost(&why));
         }
         on_drop.0.lose(why);
         if caller.is_bound() {
@@ -137,6 +151,9 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
             Ok(Ok((sent, lease))) => {
                 hold.confirm(sent, lease);
                 events::renewed(&hold.claim, hold.token);
+                hold.observed
+                    .iter()
+                    .for_each(|observed| observed.renewed(renewal, lease));
             }
             Ok(Err(why)) => return why,
             Err(_) => return LostReason::Unconfirmed,

@@ -18,6 +18,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Lock(mode) => mode.name(),
+            Kind::Permit { .. } => "semaphore",
+        }
+    }
+
     /// The word for the mode in a command.
     fn mode_word(self) -> Option<String> {
         match self {

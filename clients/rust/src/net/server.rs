@@ -32,6 +32,7 @@ use crate::net::slot::slot_of;
 use crate::net::tickets::Tickets;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
+use crate::observer::LockObserver;
 use crate::runtime::{self, locked, within};
 use crate::statistics::{Counts, Statistics};
 use crate::trace::shown;
@@ -62,6 +63,7 @@ pub(crate) struct Inner {
     pub invalidations: Arc<Invalidations>,
     /// The program's runtime, which has connections of its own for the requests of the futures that it polls.
     runtime: Option<Handle>,
+    pub observer: Option<Arc<dyn LockObserver>>,
     /// The turns of first requests that their callers send themselves.
     pub first_requests: Semaphore,
     /// The leases of readers that are bound to connections.
@@ -127,6 +129,7 @@ impl Server {
         ServerBuilder {
             url: url.into(),
             runtime: None,
+            observer: None,
             connector: Connector {
                 patience: Duration::from_secs(5),
                 #[cfg(feature = "tls")]
@@ -390,6 +393,7 @@ pub struct ServerBuilder {
     url: String,
     connector: Connector,
     runtime: Option<Handle>,
+    observer: Option<Arc<dyn LockObserver>>,
 }
 
 impl ServerBuilder {
@@ -438,6 +442,12 @@ impl ServerBuilder {
         self
     }
 
+    /// An observer of the locks of this server; see [`LockObserver`].
+    pub fn observer(mut self, observer: impl LockObserver + 'static) -> ServerBuilder {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// With the feature `tls`: the certificates for `rediss://`, of authorities to trust instead of the system's, and
     /// of the client.
     #[cfg(feature = "tls")]
@@ -466,6 +476,7 @@ impl ServerBuilder {
             background: Background::default(),
             invalidations: Arc::default(),
             runtime: self.runtime,
+            observer: self.observer,
             first_requests: Semaphore::new(MAX_FIRST_REQUESTS),
             reader_leases: ReaderLeases::default(),
             looks: Arc::default(),

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
 use super::hold::{give_up_at, Answer, Hold};
 use super::rule::{is_out_of_reach, round_patience, Tally, Verdict};
@@ -44,6 +44,7 @@ pub struct RedGuard {
     pub(super) hold: Arc<Hold>,
     renewal: Task,
     is_released: bool,
+    granted: Instant,
     /// Empty until a majority has granted.
     counted: Vec<Counted>,
 }
@@ -55,6 +56,7 @@ impl RedGuard {
             hold: Arc::new(Hold::new(locks)?),
             renewal: Task::default(),
             is_released: false,
+            granted: now(),
             counted: Vec::new(),
         })
     }
@@ -62,6 +64,7 @@ impl RedGuard {
     /// A majority has granted it in a round that was opened at this moment.
     pub(super) fn held(mut self, opened: Moment) -> RedGuard {
         self.hold.confirm(opened);
+        self.granted = now();
         self.renewal = runtime::spawn(keep(self.hold.clone()));
         let servers = self.hold.claims.iter().map(|claim| &claim.server);
         self.counted = servers
@@ -174,6 +177,10 @@ impl RedGuard {
     }
 
     fn stop_renewal(&self) {
+        let is_held = !self.counted.is_empty() && !self.hold.notice.is_over();
+        if let (true, Some(observed)) = (is_held, &self.hold.observed) {
+            observed.released(now() - self.granted);
+        }
         self.hold.notice.finish();
         self.renewal.end();
     }
@@ -213,9 +220,14 @@ async fn keep(hold: Arc<Hold>) {
     let on_drop = LossOnDrop(hold.notice.clone());
     let why = loop {
         let last = hold.notice.confirmed();
-        sleep_until(last.sent.steady + last.certain / 3).await;
+        let due = last.sent.steady + last.certain / 3;
+        sleep_until(due).await;
         match timeout_at(hold.notice.end(), renew(&hold)).await {
-            Ok(Some(opened)) => hold.confirm(opened),
+            Ok(Some(opened)) => {
+                hold.confirm(opened);
+                let observed = hold.observed.iter();
+                observed.for_each(|observed| observed.renewed(due, last.certain));
+            }
             Ok(None) => break LostReason::Taken,
             Err(_) => break LostReason::Unconfirmed,
         }
@@ -224,6 +236,9 @@ async fn keep(hold: Arc<Hold>) {
         for (claim, member) in hold.each() {
             events::lost(claim, member.token, &why);
         }
+        hold.observed
+            .iter()
+            .for_each(|observed| observed.lost(&why));
     }
     on_drop.0.lose(why);
 }

@@ -19,12 +19,13 @@ use crate::error::{Error, Result};
 use crate::lock::loss::{Confirmed, LossNotice};
 use crate::lock::release::give_up;
 use crate::lock::renewal::is_final;
-use crate::lock::terms::Terms;
+use crate::lock::terms::{names, Terms};
 use crate::lock::wait::{self, Known, Reach, Request, Wait};
 use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
 use crate::net::command::{self, Claim, Ending};
 use crate::net::reply::line;
+use crate::observer::Observed;
 use crate::runtime::locked;
 
 /// The shortest time left to the other servers once there is a majority.
@@ -97,6 +98,7 @@ pub(super) struct Hold {
     margin: Duration,
     members: Mutex<Vec<Member>>,
     pub notice: Arc<LossNotice>,
+    pub observed: Option<Observed>,
 }
 
 impl Hold {
@@ -111,6 +113,7 @@ impl Hold {
             margin: first.margin(),
             members: Mutex::new(vec![Member::default(); locks.len()]),
             notice: LossNotice::new(),
+            observed: Observed::of_all(locks, names(locks.iter())),
         })
     }
 

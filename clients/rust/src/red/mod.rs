@@ -28,6 +28,7 @@ use crate::mode::Mode;
 use crate::moment::now;
 use crate::net::command::Kind;
 use crate::net::server::Server;
+use crate::observer::{Asked, Observed};
 use crate::runtime::on_thread;
 use crate::trace::Span;
 
@@ -132,7 +133,9 @@ impl RedLock {
     pub async fn acquire_within(&self, wait: Duration) -> Result<Option<RedGuard>> {
         let begun = now();
         let key = self.locks.first().map_or(&[][..], |lock| &lock.key);
-        let span = Span::new(&names(self.locks.iter()), key, None);
+        let names_of_all = names(self.locks.iter());
+        let observed = Asked::new([Observed::of_all(&self.locks, names_of_all.clone())], begun);
+        let span = Span::new(&names_of_all, key, None);
         let servers: Vec<_> = self.locks.iter().map(|lock| &lock.server).collect();
         let end = after(wait);
         // An end that the clock cannot represent is no limit.
@@ -149,6 +152,8 @@ impl RedLock {
         let lease = self.locks.first().map_or(Duration::ZERO, |lock| lock.lease);
         span.around(async {
             let acquired = on_thread(&servers, lease, work).await;
+            let is_granted = matches!(acquired, Ok(Some(_)));
+            observed.answered(is_granted, acquired.as_ref().err());
             match &acquired {
                 Ok(Some(guard)) => guard.record_grant(now() - begun),
                 other => self.locks.iter().for_each(|lock| {

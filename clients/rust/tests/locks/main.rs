@@ -13,6 +13,7 @@ mod election;
 mod figures;
 mod lost;
 mod notice;
+mod observer;
 #[path = "../order/mod.rs"]
 mod order;
 mod places;
