@@ -116,6 +116,8 @@ mod red;
 mod runtime;
 mod semaphore;
 mod statistics;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod trace;
 
 pub use election::{Election, Leader, Observer};

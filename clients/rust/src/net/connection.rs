@@ -25,6 +25,8 @@ use crate::net::address::name_of;
 #[cfg(feature = "tls")]
 use crate::net::tls::Certificates;
 use crate::statistics::Counts;
+#[cfg(feature = "testing")]
+use crate::testing::Double;
 use crate::trace::shown;
 
 /// A source of credentials: the user, if it is not the default one, and the password.
@@ -39,6 +41,8 @@ pub(crate) struct Connector {
     pub certificates: Certificates,
     pub credentials: Option<Credentials>,
     pub counts: Arc<Counts>,
+    #[cfg(feature = "testing")]
+    pub double: Option<Double>,
 }
 
 /// A connection, which clones share. Dropping the last clone closes it, also while a reply is pending.
@@ -106,6 +110,10 @@ impl Connector {
     }
 
     async fn stream(&self, node: &ConnectionInfo, name: &str) -> Result<Box<dyn Stream>> {
+        #[cfg(feature = "testing")]
+        if let Some(double) = &self.double {
+            return Ok(Box::new(double.connect()));
+        }
         let failed = |error: io::Error| Error::new(name, RedisError::from(error));
         match node.addr() {
             ConnectionAddr::Tcp(host, port) => {

@@ -35,6 +35,8 @@ use crate::net::tls::Certificates;
 use crate::observer::LockObserver;
 use crate::runtime::{self, locked, within};
 use crate::statistics::{Counts, Statistics};
+#[cfg(feature = "testing")]
+use crate::testing::Double;
 use crate::trace::shown;
 
 /// A server that has the module loaded, or a cluster of them. Cheap to clone: clones share connections. Its settings
@@ -136,6 +138,8 @@ impl Server {
                 certificates: Certificates::new(),
                 credentials: None,
                 counts: Arc::default(),
+                #[cfg(feature = "testing")]
+                double: None,
             },
         }
     }
@@ -439,6 +443,12 @@ impl ServerBuilder {
     /// ```
     pub fn runtime(mut self, runtime: Handle) -> ServerBuilder {
         self.runtime = Some(runtime);
+        self
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn double(mut self, double: Double) -> ServerBuilder {
+        self.connector.double = Some(double);
         self
     }
 
