@@ -9,7 +9,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
-import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
@@ -81,13 +80,11 @@ public final class Election {
      * @throws LockException when the server cannot be reached, or refuses
      */
     public Optional<Leader> leader() {
-        engine.checkOpen();
-        Blocking.check();
-        return leader(Blocking.get(engine.answer(info())));
+        return leader(engine.call(info()));
     }
 
-    private CompletableFuture<Object> info() {
-        return Requests.repeatable(engine.network(), Cmd.of("LOCK.INFO", new Cmd.Key(key)));
+    private Cmd info() {
+        return Cmd.of("LOCK.INFO", new Cmd.Key(key));
     }
 
     private static Optional<Leader> leader(@Nullable Object info) {
@@ -146,7 +143,7 @@ public final class Election {
         }
 
         void look() {
-            info().whenComplete((info, error) -> {
+            Requests.repeatable(engine.network(), info()).whenComplete((info, error) -> {
                 if (isClosed) {
                     return;
                 }

@@ -14,13 +14,11 @@ import java.util.concurrent.locks.Lock;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
-import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
 import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
-import redislock.internal.net.Requests;
 
 /**
  * A lock on a key of a server, held by a thread or by a {@link Guard}. The server grants it to the waiters of both in
@@ -350,11 +348,7 @@ public final class FencedLock implements Lock {
     }
 
     private @Nullable Object call(String command) {
-        Engine engine = terms.engine();
-        engine.checkOpen();
-        Blocking.check();
-        return Blocking.get(engine.answer(
-                Requests.repeatable(engine.network(), Cmd.of(command, new Cmd.Key(key)))));
+        return terms.engine().call(Cmd.of(command, new Cmd.Key(key)));
     }
 
     /**

@@ -11,7 +11,6 @@ import redislock.internal.lock.LatchWait;
 import redislock.internal.lock.Leases;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
-import redislock.internal.net.Requests;
 
 /**
  * A latch on a key: {@link #set(long)} closes it with a count, it opens when it has been counted down to zero, and then
@@ -83,10 +82,7 @@ public final class Latch {
     }
 
     private @Nullable Object atMostOnce(Cmd command) {
-        engine.checkOpen();
-        Blocking.check();
-        return Blocking.get(engine.answer(
-                Requests.atMostOnce(engine.network(), Cmd.of("LATCH.WAIT", new Cmd.Key(key)), command)));
+        return engine.callOnce(Cmd.of("LATCH.WAIT", new Cmd.Key(key)), command);
     }
 
     /**
@@ -98,22 +94,16 @@ public final class Latch {
      * @throws LockException      when the server refuses, or did not answer within the response timeout
      */
     public long count() {
-        engine.checkOpen();
-        Blocking.check();
         // Refused if the key holds something else, or the server has no module.
-        if (Long.valueOf(1).equals(read(Cmd.of("LATCH.WAIT", new Cmd.Key(key))))) {
+        if (Long.valueOf(1).equals(engine.call(Cmd.of("LATCH.WAIT", new Cmd.Key(key))))) {
             return 0;
         }
-        Object reply = read(Cmd.of("GET", new Cmd.Key(key)));
+        Object reply = engine.call(Cmd.of("GET", new Cmd.Key(key)));
         try {
             return reply == null ? 0 : Math.max(0, Long.parseLong(String.valueOf(Reply.text(reply))));
         } catch (NumberFormatException changedInBetween) {
             throw RefusedException.of(engine.network().server(), "WRONGTYPE", "the key holds no count");
         }
-    }
-
-    private @Nullable Object read(Cmd command) {
-        return Blocking.get(engine.answer(Requests.repeatable(engine.network(), command)));
     }
 
     /**

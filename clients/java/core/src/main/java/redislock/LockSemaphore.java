@@ -6,13 +6,11 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
-import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
-import redislock.internal.net.Requests;
 
 /**
  * A semaphore on a key, which limits how many owners hold a {@link Permit} at a time, in the layout of Redisson's
@@ -64,13 +62,7 @@ public final class LockSemaphore {
         if (permits < 0) {
             throw new IllegalArgumentException("a number of permits is not negative");
         }
-        call(Cmd.of("SEM.SET", new Cmd.Key(key), permits));
-    }
-
-    private @Nullable Object call(Cmd command) {
-        engine.checkOpen();
-        Blocking.check();
-        return Blocking.get(engine.answer(Requests.repeatable(engine.network(), command)));
+        engine.call(Cmd.of("SEM.SET", new Cmd.Key(key), permits));
     }
 
     /**
@@ -128,7 +120,7 @@ public final class LockSemaphore {
      * @throws LockException when the server refuses, or did not answer within the response timeout
      */
     public Optional<SemaphoreInfo> info() {
-        Object reply = call(Cmd.of("SEM.INFO", new Cmd.Key(key)));
+        Object reply = engine.call(Cmd.of("SEM.INFO", new Cmd.Key(key)));
         if (reply == null) {
             return Optional.empty();
         }

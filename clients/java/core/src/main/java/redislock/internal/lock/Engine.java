@@ -21,7 +21,9 @@ import redislock.LockObserver;
 import redislock.internal.Clock;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
+import redislock.internal.net.Cmd;
 import redislock.internal.net.Network;
+import redislock.internal.net.Requests;
 
 /** What the locks of a client share: its network, its background work, and what has to be ended when it is closed. */
 public final class Engine {
@@ -263,6 +265,20 @@ public final class Engine {
             }
         }
         return future;
+    }
+
+    /** The reply to a request that may be served twice, for which the calling thread waits. */
+    public Object call(Cmd command) {
+        checkOpen();
+        Blocking.check();
+        return Blocking.get(answer(Requests.repeatable(network, command)));
+    }
+
+    /** The same for a request that must be served at most once, see {@link Requests#atMostOnce}. */
+    public Object callOnce(Cmd probe, Cmd command) {
+        checkOpen();
+        Blocking.check();
+        return Blocking.get(answer(Requests.atMostOnce(network, probe, command)));
     }
 
     void add(Hold hold) {

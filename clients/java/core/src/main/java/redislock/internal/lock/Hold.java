@@ -21,7 +21,6 @@ import redislock.internal.Loop;
 import redislock.internal.Moment;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Link;
-import redislock.internal.net.Requests;
 
 /** A held lock or permit: what programs see of it, its loss and its release. Its {@link Lease} is renewed. */
 public final class Hold implements Permit {
@@ -233,11 +232,9 @@ public final class Hold implements Permit {
     @Override
     public boolean note(String note) {
         byte[] text = LockOptions.defaults().note(note).note().orElseThrow();
-        Blocking.check();
-        Cmd renew = claim.renew(lease.present(), token).with("NOTE", text);
         Object reply;
         try {
-            reply = Blocking.get(engine.answer(Requests.repeatable(engine.network(), renew)));
+            reply = engine.call(claim.renew(lease.present(), token).with("NOTE", text));
         } catch (WrongTypeException overwritten) {
             engine.loop().execute(() -> lose(LostReason.REFUSED, overwritten.code(), overwritten.text()));
             return false;
@@ -250,8 +247,6 @@ public final class Hold implements Permit {
 
     @Override
     public Object execute(Object... words) {
-        engine.checkOpen();
-        Blocking.check();
         // It is sent after another request.
         Object[] command = words.clone();
         for (Object word : command) {
@@ -263,7 +258,7 @@ public final class Hold implements Permit {
         Cmd probe = Cmd.of("LOCK.INFO", new Cmd.Key(claim.key()));
         Cmd run = Cmd.of("LOCK.IF", new Cmd.Key(claim.key()), token).with(command);
         try {
-            return Blocking.get(engine.answer(Requests.atMostOnce(engine.network(), probe, run)));
+            return engine.callOnce(probe, run);
         } catch (RefusedException refused) {
             boolean isFenced = refused.code().equals("FENCED");
             if (!isFenced && !refused.code().equals("WRONGTYPE")) {
@@ -288,9 +283,8 @@ public final class Hold implements Permit {
 
     /** Renews, to ask whether the server has the hold. False as well where it does not say. */
     private boolean isTaken() {
-        Cmd renew = claim.renew(lease.present(), token);
         try {
-            return Long.valueOf(0).equals(Blocking.get(engine.answer(Requests.repeatable(engine.network(), renew))));
+            return Long.valueOf(0).equals(engine.call(claim.renew(lease.present(), token)));
         } catch (LockException failed) {
             return failed instanceof WrongTypeException;
         }
@@ -406,7 +400,7 @@ public final class Hold implements Permit {
     private void warnIfLost(boolean isGone) {
         if (isGone && lost.get() == null && validFor().isZero()) {
             engine.network().log().log(System.Logger.Level.WARNING, "{0}",
-                    new Lost(new String(claim.key(), StandardCharsets.UTF_8), token, LostReason.TAKEN, "", ""));
+                    Lost.of(claim.key(), token, LostReason.TAKEN));
         }
     }
 

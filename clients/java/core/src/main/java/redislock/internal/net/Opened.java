@@ -5,7 +5,6 @@ import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.api.StatefulConnection;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 import redislock.LockConnectionException;
 import redislock.internal.Clock;
@@ -20,8 +19,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
     private final Supplier<CompletionStage<C>> opener;
     /** Whether it outlives the end of one of its connections: that of a cluster has several. */
     private final boolean isLasting;
-    private final ReentrantLock lock = new ReentrantLock();
-    private CompletableFuture<C> present;
+    private volatile CompletableFuture<C> present;
     /** Completes when nothing is being opened. */
     private CompletableFuture<Void> rest = CompletableFuture.completedFuture(null);
     private boolean isClosed;
@@ -39,8 +37,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         }
         CompletableFuture<C> mine;
         CompletableFuture<Void> over;
-        lock.lock();
-        try {
+        synchronized (this) {
             if (isClosed) {
                 return CompletableFuture.failedFuture(closed());
             }
@@ -50,8 +47,6 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
             }
             present = mine = new CompletableFuture<>();
             rest = over = new CompletableFuture<>();
-        } finally {
-            lock.unlock();
         }
         Loop.Timer timer = network.loop().after(network.openingPatience(), () -> {
             forget(mine);
@@ -108,22 +103,15 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         return CompletableFuture.completedFuture(null);
     }
 
-    private boolean forget(CompletableFuture<C> mine) {
-        lock.lock();
-        try {
-            boolean isPresent = present == mine;
-            present = isPresent ? null : present;
-            return isPresent;
-        } finally {
-            lock.unlock();
-        }
+    private synchronized boolean forget(CompletableFuture<C> mine) {
+        boolean isPresent = present == mine;
+        present = isPresent ? null : present;
+        return isPresent;
     }
 
     /** Closes a connection that has failed; the next use opens another one. */
     void drop(C connection) {
-        lock.lock();
         CompletableFuture<C> mine = present;
-        lock.unlock();
         if (mine != null && mine.isDone() && !mine.isCompletedExceptionally() && mine.join() == connection
                 && forget(mine)) {
             end(connection);
@@ -132,12 +120,14 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
 
     /** Closes it. Nothing is opened any more, and what waits for it is not sent. Completes when it is closed. */
     CompletableFuture<Void> close() {
-        lock.lock();
-        CompletableFuture<C> mine = present;
-        CompletableFuture<Void> opening = rest;
-        isClosed = true;
-        present = null;
-        lock.unlock();
+        CompletableFuture<C> mine;
+        CompletableFuture<Void> opening;
+        synchronized (this) {
+            mine = present;
+            opening = rest;
+            isClosed = true;
+            present = null;
+        }
         boolean isOpen = mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally();
         return isOpen ? end(mine.join()) : opening;
     }
