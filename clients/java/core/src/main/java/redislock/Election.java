@@ -10,7 +10,6 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Engine;
-import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Errors;
@@ -70,7 +69,7 @@ public final class Election {
      * @return the leadership, or nothing when another candidate was the leader all that time
      */
     public CompletableFuture<Optional<Guard>> campaignAsync(String note, @Nullable Duration wait) {
-        return Waits.async(terms(note), Leases.end(wait), hold -> hold);
+        return Waits.async(terms(note), Clock.end(wait), hold -> hold);
     }
 
     /**

@@ -15,7 +15,6 @@ import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Hold;
-import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
@@ -129,10 +128,8 @@ public final class FencedLock implements Lock {
     }
 
     private boolean tryLock(Terms wanted, @Nullable Duration wait) throws InterruptedException {
-        long end = Leases.end(wait);
-        if (Thread.interrupted()) {
-            throw new InterruptedException();
-        }
+        long end = Clock.end(wait);
+        Blocking.checkInterruptibly();
         return reenter(wanted, end) || held(Waits.acquireInterruptibly(wanted, end));
     }
 
@@ -164,7 +161,7 @@ public final class FencedLock implements Lock {
      * @throws IllegalArgumentException when the lease is out of bounds
      */
     public void lock(Duration lease) {
-        lock(ofThread().fixed(Leases.checked(lease)));
+        lock(ofThread().fixed(lease));
     }
 
     /**
@@ -217,7 +214,7 @@ public final class FencedLock implements Lock {
      * @throws IllegalArgumentException when the wait is negative, or the lease is out of bounds
      */
     public boolean tryLock(Duration wait, Duration lease) throws InterruptedException {
-        return tryLock(ofThread().fixed(Leases.checked(lease)), Objects.requireNonNull(wait, "wait"));
+        return tryLock(ofThread().fixed(lease), Objects.requireNonNull(wait, "wait"));
     }
 
     /**
@@ -406,7 +403,7 @@ public final class FencedLock implements Lock {
      * @throws LockException        when the server refuses, or could not be reached at first or at the end of the wait
      */
     public Optional<Guard> acquireWithin(Duration wait) throws InterruptedException {
-        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
+        long end = Clock.end(Objects.requireNonNull(wait, "wait"));
         return Optional.ofNullable(Waits.acquireInterruptibly(terms, end));
     }
 
@@ -441,7 +438,7 @@ public final class FencedLock implements Lock {
      * @return the guard, or nothing when the lock was not granted in time
      */
     public CompletableFuture<Optional<Guard>> acquireAsync(@Nullable Duration wait) {
-        return Waits.async(terms, Leases.end(wait), hold -> hold);
+        return Waits.async(terms, Clock.end(wait), hold -> hold);
     }
 
     @Override

@@ -8,7 +8,6 @@ import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Engine;
 import redislock.internal.lock.LatchWait;
-import redislock.internal.lock.Leases;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
 
@@ -127,7 +126,7 @@ public final class Latch {
      * @throws LockException        when the server refuses, or could not be reached at first or at the end of the wait
      */
     public boolean awaitWithin(Duration wait) throws InterruptedException {
-        return await(Leases.end(Objects.requireNonNull(wait, "wait")));
+        return await(Clock.end(Objects.requireNonNull(wait, "wait")));
     }
 
     /**
@@ -142,10 +141,7 @@ public final class Latch {
     }
 
     private boolean await(long end) throws InterruptedException {
-        Blocking.check();
-        if (Thread.interrupted()) {
-            throw new InterruptedException();
-        }
+        Blocking.checkInterruptibly();
         LatchWait wait = LatchWait.start(engine, key, end);
         try {
             return Blocking.getInterruptibly(wait.result());
@@ -162,7 +158,7 @@ public final class Latch {
      * @return whether the latch is open
      */
     public CompletableFuture<Boolean> awaitAsync(@Nullable Duration longest) {
-        LatchWait wait = LatchWait.start(engine, key, Leases.end(longest));
+        LatchWait wait = LatchWait.start(engine, key, Clock.end(longest));
         CompletableFuture<Boolean> future = engine.forProgram(wait.result());
         future.whenComplete((isOpen, error) -> wait.cancel());
         return future;

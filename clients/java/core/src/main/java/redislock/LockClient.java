@@ -351,12 +351,10 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalStateException    on an event loop of Lettuce
      */
     public List<Unreleased> settled(Duration wait) throws InterruptedException {
-        if (Objects.requireNonNull(wait, "wait").isNegative()) {
-            throw new IllegalArgumentException("a wait is not negative");
-        }
+        long end = Clock.end(Objects.requireNonNull(wait, "wait"));
         Blocking.check();
         try {
-            engine.background().settled().get(Clock.nanos(wait), TimeUnit.NANOSECONDS);
+            engine.background().settled().get(Clock.left(end), TimeUnit.NANOSECONDS);
         } catch (ExecutionException | TimeoutException unsettled) {
             // The failures so far are returned.
         }

@@ -7,7 +7,6 @@ import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Engine;
-import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
@@ -86,7 +85,7 @@ public final class LockSemaphore {
      * @throws LockException        when the server refuses, or could not be reached at first or at the end of the wait
      */
     public Optional<Permit> acquireWithin(Duration wait) throws InterruptedException {
-        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
+        long end = Clock.end(Objects.requireNonNull(wait, "wait"));
         return Optional.ofNullable(Waits.acquireInterruptibly(terms, end));
     }
 
@@ -110,7 +109,7 @@ public final class LockSemaphore {
      * @return the permit, or nothing when none was granted in time
      */
     public CompletableFuture<Optional<Permit>> acquireAsync(@Nullable Duration wait) {
-        return Waits.async(terms, Leases.end(wait), hold -> hold);
+        return Waits.async(terms, Clock.end(wait), hold -> hold);
     }
 
     /**

@@ -14,7 +14,6 @@ import java.util.concurrent.locks.Lock;
 import redislock.internal.Clock;
 import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Hold;
-import redislock.internal.lock.Leases;
 import redislock.internal.lock.Terms;
 
 /**
@@ -105,12 +104,6 @@ public final class MultiLock implements Lock {
         }
     }
 
-    private static void checkInterrupt() throws InterruptedException {
-        if (Thread.interrupted()) {
-            throw new InterruptedException();
-        }
-    }
-
     /**
      * Waits for all the locks without a limit; not ended by an interruption.
      *
@@ -125,7 +118,7 @@ public final class MultiLock implements Lock {
 
     @Override
     public void lockInterruptibly() throws InterruptedException {
-        checkInterrupt();
+        Blocking.checkInterruptibly();
         acquire(Clock.NEVER, true);
     }
 
@@ -141,7 +134,7 @@ public final class MultiLock implements Lock {
 
     @Override
     public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-        checkInterrupt();
+        Blocking.checkInterruptibly();
         return acquire(Clock.plus(Clock.now(), Math.max(0, unit.toNanos(time))), true);
     }
 
@@ -225,8 +218,8 @@ public final class MultiLock implements Lock {
      * @throws LockException        when a server refuses, or could not be reached at first or at the end of the wait
      */
     public Optional<MultiGuard> acquireWithin(Duration wait) throws InterruptedException {
-        long end = Leases.end(Objects.requireNonNull(wait, "wait"));
-        checkInterrupt();
+        long end = Clock.end(Objects.requireNonNull(wait, "wait"));
+        Blocking.checkInterruptibly();
         return guard(end, true);
     }
 
@@ -238,7 +231,7 @@ public final class MultiLock implements Lock {
      * @throws LockException        when a server cannot be reached at first, or refuses
      */
     public MultiGuard acquire() throws InterruptedException {
-        checkInterrupt();
+        Blocking.checkInterruptibly();
         return guard(Clock.NEVER, true).orElseThrow();
     }
 }

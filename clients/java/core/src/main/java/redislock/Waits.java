@@ -29,17 +29,10 @@ final class Waits {
 
     /** The hold, or null. An interruption withdraws the wait; a grant that was quicker is given back. */
     static @Nullable Hold acquireInterruptibly(Terms terms, long end) throws InterruptedException {
-        Blocking.check();
-        if (Thread.interrupted()) {
-            throw new InterruptedException();
-        }
-        return only(interruptibly(Acquisition.start(List.of(terms), end)));
-    }
-
-    /** Waits for the result of an acquisition, and withdraws it when the thread is interrupted. */
-    static @Nullable List<Hold> interruptibly(Acquisition acquisition) throws InterruptedException {
+        Blocking.checkInterruptibly();
+        Acquisition acquisition = Acquisition.start(List.of(terms), end);
         try {
-            return Blocking.getInterruptibly(acquisition.result());
+            return only(Blocking.getInterruptibly(acquisition.result()));
         } catch (InterruptedException interrupted) {
             withdraw(acquisition);
             throw interrupted;

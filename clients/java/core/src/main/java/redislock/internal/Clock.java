@@ -25,6 +25,17 @@ public final class Clock {
         return sum < 0 ? NEVER : sum;
     }
 
+    /** The end of a wait; an end that the clock cannot represent is no limit, nor is a wait of null. */
+    public static long end(Duration wait) {
+        if (wait == null) {
+            return NEVER;
+        }
+        if (wait.isNegative()) {
+            throw new IllegalArgumentException("a wait is not negative");
+        }
+        return plus(now(), nanos(wait));
+    }
+
     /** The time left until a moment, at least zero; {@link #NEVER} without an end. */
     public static long left(long end) {
         return end == NEVER ? NEVER : Math.max(0, end - now());

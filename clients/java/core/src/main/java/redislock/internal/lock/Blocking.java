@@ -28,6 +28,14 @@ public final class Blocking {
         }
     }
 
+    /** The same for a wait that an interruption ends. */
+    public static void checkInterruptibly() throws InterruptedException {
+        check();
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+    }
+
     /** Waits for the value. An interruption does not end the wait: the flag of the thread is set again at its end. */
     public static <T> T get(CompletableFuture<T> future) {
         boolean isInterrupted = false;

@@ -1,5 +1,6 @@
 package redislock.internal.lock;
 
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import redislock.Mode;
 import redislock.internal.Clock;
@@ -27,6 +28,11 @@ record Claim(byte[] key, byte[] owner, long number, Kind kind, boolean shares) {
         boolean isPermit() {
             return mode == null;
         }
+    }
+
+    /** The key as text. */
+    String name() {
+        return new String(key, StandardCharsets.UTF_8);
     }
 
     /**

@@ -94,7 +94,7 @@ public final class Hold implements Permit {
             isLogged = true;
             engine.network().log().log(System.Logger.Level.WARNING,
                     "the thread \"{0}\" has ended without unlocking {1}, which is renewed until its client is closed",
-                    thread.getName(), new String(claim.key(), StandardCharsets.UTF_8));
+                    thread.getName(), claim.name());
         }
     }
 
@@ -104,7 +104,7 @@ public final class Hold implements Permit {
 
     /** Reports a loss: once, before the lease ends, and not after a release. */
     void lose(LostReason reason, String code, String text) {
-        Lost loss = new Lost(new String(claim.key(), StandardCharsets.UTF_8), token, reason, code, text);
+        Lost loss = new Lost(claim.name(), token, reason, code, text);
         if (isFinished() || !lost.compareAndSet(null, loss)) {
             return;
         }
@@ -203,9 +203,8 @@ public final class Hold implements Permit {
      * @throws LockConnectionException when there is no answer by then; the lease may be set nevertheless
      */
     public boolean renew(Duration newLease, long until) {
-        long nanos = Leases.checked(newLease);
         Blocking.check();
-        CompletableFuture<Boolean> renewed = engine.answer(lease.change(nanos, false));
+        CompletableFuture<Boolean> renewed = lease.change(newLease, false);
         if (until != Clock.NEVER) {
             Blocking.await(renewed, Clock.left(until));
             if (!renewed.isDone()) {
@@ -217,14 +216,13 @@ public final class Hold implements Permit {
 
     @Override
     public CompletableFuture<Boolean> renewAsync(Duration newLease) {
-        return engine.forProgram(engine.answer(lease.change(Leases.checked(newLease), false)));
+        return engine.forProgram(lease.change(newLease, false));
     }
 
     @Override
     public boolean leave(Duration lastLease) {
-        long nanos = Leases.checked(lastLease);
         Blocking.check();
-        boolean isHeld = Blocking.get(engine.answer(lease.change(nanos, true)));
+        boolean isHeld = Blocking.get(lease.change(lastLease, true));
         end();
         return isHeld;
     }
@@ -422,6 +420,6 @@ public final class Hold implements Permit {
     /** Shows no owner. */
     @Override
     public String toString() {
-        return "Guard[" + new String(claim.key(), StandardCharsets.UTF_8) + ", token " + token + "]";
+        return "Guard[" + claim.name() + ", token " + token + "]";
     }
 }

@@ -1,5 +1,6 @@
 package redislock.internal.lock;
 
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Set;
@@ -128,13 +129,13 @@ final class Lease {
     }
 
     /** Sets another lease. True: it is set; false: the lock is lost, or released. */
-    CompletableFuture<Boolean> change(long newLease, boolean isLast) {
-        Change change = new Change(newLease, isLast);
+    CompletableFuture<Boolean> change(Duration newLease, boolean isLast) {
+        Change change = new Change(Terms.checked(newLease), isLast);
         loop.execute(() -> {
             changes.add(change);
             step();
         });
-        return change.result;
+        return terms.engine().answer(change.result);
     }
 
     /** The moment at which the loss is reported without a further confirmation. */

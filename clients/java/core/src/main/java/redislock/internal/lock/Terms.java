@@ -76,9 +76,14 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         return new Terms(engine, key, kind, lease, margin, thread, true, shares, isFixed, isSession, onLost);
     }
 
+    /** A lease in nanoseconds, of whole milliseconds. */
+    static long checked(Duration lease) {
+        return Clock.nanos(LockOptions.defaults().lease(lease).lease());
+    }
+
     /** The same with a lease that is not renewed. */
-    public Terms fixed(long fixedLease) {
-        return new Terms(engine, key, kind, fixedLease, margin, owner, isThread, shares, true, isSession, onLost);
+    public Terms fixed(Duration fixedLease) {
+        return new Terms(engine, key, kind, checked(fixedLease), margin, owner, isThread, shares, true, isSession, onLost);
     }
 
     /** The same with the lease that the server has set for a session. */

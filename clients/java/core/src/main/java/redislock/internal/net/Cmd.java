@@ -6,14 +6,14 @@ import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.charset.StandardCharsets;
 
 /** A command with its arguments: immutable, so that it can be sent again. */
-public final class Cmd {
-    private final Word word;
+public final class Cmd implements ProtocolKeyword {
+    private final String name;
     /** The command that this one extends, or null. */
     private final Cmd before;
     private final Object[] arguments;
 
-    private Cmd(Word word, Cmd before, Object[] arguments) {
-        this.word = word;
+    private Cmd(String name, Cmd before, Object[] arguments) {
+        this.name = name;
         this.before = before;
         this.arguments = arguments;
     }
@@ -21,36 +21,24 @@ public final class Cmd {
     /** A key, by whose slot Lettuce finds the node in a cluster. */
     public record Key(byte[] bytes) {}
 
-    /** The name of a command, for Lettuce. */
-    private record Word(String text, byte[] bytes) implements ProtocolKeyword {
-        @Override
-        public byte[] getBytes() {
-            return bytes;
-        }
-
-        @Override
-        public String toString() {
-            return text;
-        }
-    }
-
     /** A command with arguments: keys, bytes, text or numbers. */
     public static Cmd of(String name, Object... arguments) {
-        return new Cmd(new Word(name, name.getBytes(StandardCharsets.US_ASCII)), null, arguments);
+        return new Cmd(name, null, arguments);
     }
 
     /** The same command with further arguments. */
     public Cmd with(Object... more) {
-        return new Cmd(word, this, more);
+        return new Cmd(name, this, more);
     }
 
-    ProtocolKeyword word() {
-        return word;
+    @Override
+    public byte[] getBytes() {
+        return name.getBytes(StandardCharsets.US_ASCII);
     }
 
-    CommandArgs<byte[], byte[]> arguments() {
+    CommandArgs<byte[], byte[]> encoded() {
         CommandArgs<byte[], byte[]> encoded =
-                before == null ? new CommandArgs<>(ByteArrayCodec.INSTANCE) : before.arguments();
+                before == null ? new CommandArgs<>(ByteArrayCodec.INSTANCE) : before.encoded();
         for (Object each : arguments) {
             if (each instanceof Key key) {
                 encoded.addKey(key.bytes());
@@ -68,6 +56,6 @@ public final class Cmd {
     /** The name alone: arguments have owners. */
     @Override
     public String toString() {
-        return word.text();
+        return name;
     }
 }

@@ -174,7 +174,7 @@ public final class Link {
 
         private Request(
                 Cmd cmd, long patience, long longest, boolean isOnce, boolean isAgain, Consumer<Result> then) {
-            super(cmd.word(), new ReplyOutput(), cmd.arguments());
+            super(cmd, new ReplyOutput(), cmd.encoded());
             this.cmd = cmd;
             this.patience = patience;
             this.longest = longest;
