@@ -79,9 +79,7 @@ public final class LockMetrics implements MeterBinder {
      * @param tags further tags of each meter, or another tag {@code client}
      */
     public LockMetrics(LockClient client, Iterable<Tag> tags) {
-        this.client = Objects.requireNonNull(client);
-        this.timers = null;
-        this.tags = tagsOf(client, tags);
+        this(tags, client, null);
     }
 
     /**
@@ -102,16 +100,16 @@ public final class LockMetrics implements MeterBinder {
      * @param tags further tags of each meter, or another tag {@code client}
      */
     public LockMetrics(LockClient client, LockTimers timers, Iterable<Tag> tags) {
-        this.client = Objects.requireNonNull(client);
-        this.timers = Objects.requireNonNull(timers);
-        this.tags = tagsOf(client, tags);
+        this(tags, client, Objects.requireNonNull(timers));
     }
 
-    private static Tags tagsOf(LockClient client, Iterable<Tag> tags) {
-        Tags further = Tags.of(tags);
-        boolean isNamed = further.stream().anyMatch(tag -> tag.getKey().equals("client"));
-        Tags named = isNamed ? further : further.and("client", String.valueOf(numberOf(client)));
-        return named.and("server", client.name());
+    private LockMetrics(Iterable<Tag> further, LockClient client, @Nullable LockTimers timers) {
+        this.client = Objects.requireNonNull(client);
+        this.timers = timers;
+        Tags all = Tags.of(further);
+        boolean isNamed = all.stream().anyMatch(tag -> tag.getKey().equals("client"));
+        Tags named = isNamed ? all : all.and("client", String.valueOf(numberOf(client)));
+        tags = named.and("server", client.name());
     }
 
     private static int numberOf(LockClient client) {

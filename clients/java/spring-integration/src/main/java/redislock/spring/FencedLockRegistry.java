@@ -5,8 +5,6 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Objects;
-import java.util.concurrent.locks.Lock;
-import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 import org.springframework.beans.factory.DisposableBean;
@@ -50,8 +48,7 @@ public final class FencedLockRegistry
     private final String registryKey;
     private final Duration expireAfter;
 
-    /** Guards the map, whose order is that of the last use. */
-    private final Lock cache = new ReentrantLock();
+    /** In the order of the last use. It is its own monitor. */
     private final Map<String, RegistryLock> locks = new LinkedHashMap<>(16, 0.75F, true);
     private int cacheCapacity = DEFAULT_CAPACITY;
 
@@ -135,12 +132,9 @@ public final class FencedLockRegistry
      */
     public void setCacheCapacity(int cacheCapacity) {
         Assert.isTrue(cacheCapacity > 0, "'cacheCapacity' must be greater than 0");
-        cache.lock();
-        try {
+        synchronized (locks) {
             this.cacheCapacity = cacheCapacity;
             evictUnused(cacheCapacity);
-        } finally {
-            cache.unlock();
         }
     }
 
@@ -156,8 +150,7 @@ public final class FencedLockRegistry
     public FencedDistributedLock obtain(Object lockKey) {
         Assert.isInstanceOf(String.class, lockKey);
         String key = (String) lockKey;
-        cache.lock();
-        try {
+        synchronized (locks) {
             RegistryLock lock = locks.get(key);
             if (lock == null) {
                 evictUnused(cacheCapacity - 1);
@@ -170,8 +163,6 @@ public final class FencedLockRegistry
                 locks.put(key, lock);
             }
             return lock;
-        } finally {
-            cache.unlock();
         }
     }
 
@@ -185,11 +176,8 @@ public final class FencedLockRegistry
     @Override
     public void expireUnusedOlderThan(long age) {
         long now = System.currentTimeMillis();
-        cache.lock();
-        try {
+        synchronized (locks) {
             locks.values().removeIf(lock -> now - lock.lockedAt() >= age && !lock.isHeldInThisProcess());
-        } finally {
-            cache.unlock();
         }
     }
 
@@ -270,11 +258,8 @@ public final class FencedLockRegistry
     }
 
     private @Nullable RegistryLock kept(Object key) {
-        cache.lock();
-        try {
+        synchronized (locks) {
             return locks.get(key);
-        } finally {
-            cache.unlock();
         }
     }
 

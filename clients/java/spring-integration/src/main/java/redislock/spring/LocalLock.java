@@ -46,10 +46,6 @@ final class LocalLock {
         }
     }
 
-    void lockInterruptibly() throws InterruptedException {
-        tryLock(Long.MAX_VALUE);
-    }
-
     boolean tryLock() {
         return present().tryLock();
     }

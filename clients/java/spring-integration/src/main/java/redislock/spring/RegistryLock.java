@@ -48,7 +48,7 @@ final class RegistryLock implements FencedDistributedLock {
 
     @Override
     public void lockInterruptibly() throws InterruptedException {
-        local.lockInterruptibly();
+        local.tryLock(Long.MAX_VALUE);
         enter(registry.expireAfter(), lock -> Optional.of(lock.acquire()));
     }
 

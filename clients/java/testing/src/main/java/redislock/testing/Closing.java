@@ -6,6 +6,15 @@ import java.util.List;
 final class Closing {
     private Closing() {}
 
+    /** Closes what was started before this failure. */
+    static void after(Throwable failure, AutoCloseable started) {
+        try {
+            started.close();
+        } catch (Throwable e) {
+            failure.addSuppressed(e);
+        }
+    }
+
     static void closeAll(List<? extends AutoCloseable> resources) {
         AssertionError failure = null;
         for (AutoCloseable resource : resources) {

@@ -8,9 +8,8 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
@@ -45,7 +44,7 @@ final class Processes {
         whole.addAll(command);
         ProcessBuilder builder = new ProcessBuilder(whole).directory(dir.toFile());
         builder.redirectOutput(dir.resolve("output").toFile()).redirectErrorStream(true);
-        Process process = onStarter(builder::start);
+        Process process = onStarter(builder);
         ALIVE.add(process);
         return process;
     }
@@ -53,7 +52,7 @@ final class Processes {
     /** Runs a program to its end; its failure is an error with its output. */
     static void run(Path dir, String... command) {
         ProcessBuilder builder = new ProcessBuilder(command).directory(dir.toFile()).redirectErrorStream(true);
-        Process process = onStarter(builder::start);
+        Process process = onStarter(builder);
         try {
             String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.ISO_8859_1);
             if (!await(process) || process.exitValue() != 0) {
@@ -82,40 +81,17 @@ final class Processes {
 
     /** Whether the process ends in time. An interrupt does not end this wait: a process would be left behind. */
     static boolean await(Process process) {
-        boolean interrupted = false;
-        long end = System.nanoTime() + Waiting.PATIENCE.toNanos();
-        try {
-            while (true) {
-                try {
-                    return process.waitFor(end - System.nanoTime(), TimeUnit.NANOSECONDS);
-                } catch (InterruptedException e) {
-                    interrupted = true;
-                }
-            }
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }
+        long patience = Waiting.PATIENCE.toMillis();
+        return process.onExit().completeOnTimeout(null, patience, TimeUnit.MILLISECONDS).join() != null;
     }
 
-    private static Process onStarter(Callable<Process> start) {
-        boolean interrupted = false;
-        var started = STARTER.submit(start);
-        try {
-            while (true) {
-                try {
-                    return started.get();
-                } catch (InterruptedException e) {
-                    interrupted = true;
-                } catch (ExecutionException e) {
-                    throw new AssertionError("a process did not start", e.getCause());
-                }
+    private static Process onStarter(ProcessBuilder builder) {
+        return CompletableFuture.supplyAsync(() -> {
+            try {
+                return builder.start();
+            } catch (IOException e) {
+                throw new UncheckedIOException("a process did not start", e);
             }
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }
+        }, STARTER).join();
     }
 }

@@ -11,6 +11,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Predicate;
 
 /**
  * A proxy before a server's port that hangs, closes connections, and loses or holds back single requests and replies.
@@ -252,19 +253,17 @@ public final class Proxy implements AutoCloseable {
         }
     }
 
-    /** Decides about a chunk, and waits before it if necessary. */
-    private interface Passing {
-        boolean passes(String chunk);
-    }
-
-    /** Carries one direction until one of the sockets is closed or a chunk does not pass. */
-    private void pump(Line line, Socket from, Socket to, Passing passing) {
+    /**
+     * Carries one direction until one of the sockets is closed or a chunk does not pass. {@code passes} decides about a
+     * chunk, and waits before it if necessary.
+     */
+    private void pump(Line line, Socket from, Socket to, Predicate<String> passes) {
         byte[] chunk = new byte[CHUNK];
         try {
             InputStream in = from.getInputStream();
             OutputStream out = to.getOutputStream();
             for (int length = in.read(chunk); length >= 0; length = in.read(chunk)) {
-                if (!passing.passes(new String(chunk, 0, length, StandardCharsets.ISO_8859_1))) {
+                if (!passes.test(new String(chunk, 0, length, StandardCharsets.ISO_8859_1))) {
                     break;
                 }
                 if (!line.isCut) {

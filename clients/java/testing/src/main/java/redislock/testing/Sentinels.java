@@ -47,7 +47,7 @@ public final class Sentinels implements AutoCloseable {
             }
             return all;
         } catch (Throwable e) {
-            all.closeAfter(e);
+            Closing.after(e, all);
             throw e;
         }
     }
@@ -128,14 +128,6 @@ public final class Sentinels implements AutoCloseable {
         List<AutoCloseable> all = new ArrayList<>(sentinels);
         all.addAll(servers);
         Closing.closeAll(all);
-    }
-
-    private void closeAfter(Throwable failure) {
-        try {
-            close();
-        } catch (Throwable e) {
-            failure.addSuppressed(e);
-        }
     }
 
     private void startServers(int replicas, String... options) {

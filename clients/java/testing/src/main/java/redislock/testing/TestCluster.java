@@ -50,11 +50,7 @@ public final class TestCluster implements AutoCloseable {
             }
             return cluster;
         } catch (Throwable e) {
-            try {
-                cluster.close();
-            } catch (Throwable second) {
-                e.addSuppressed(second);
-            }
+            Closing.after(e, cluster);
             throw e;
         }
     }

@@ -52,10 +52,9 @@ public final class Lines {
     /** The connections that have the listeners of this object. */
     private final Set<StatefulRedisPubSubConnection<byte[], byte[]>> heard = new HashSet<>();
     private long lastNumber;
-    /** Since when requests of waits are refused, when one was refused last, and when that was last reported. */
-    private long refusedSince;
+    /** The requests of waits are refused, and when one was refused last. */
+    private final Outage refusals = new Outage();
     private long refusedAt;
-    private long warnedAt;
 
     /** A wait. */
     public interface Waiter {
@@ -97,17 +96,38 @@ public final class Lines {
     /** A request of a wait was refused, for example with {@code MISCONF}, and is sent again: that is reported when it
      * lasts. */
     public void refused(LockException error) {
-        long now = Clock.now();
-        if (refusedSince == 0 || now - refusedAt > FIRST_WARNING) {
-            refusedSince = now;
-            warnedAt = now - NEXT_WARNING + FIRST_WARNING;
+        if (Clock.now() - refusedAt > FIRST_WARNING) {
+            refusals.end();
         }
-        refusedAt = now;
-        if (now - warnedAt >= NEXT_WARNING) {
-            warnedAt = now;
-            network.log().log(System.Logger.Level.WARNING,
-                    "waits of this client have been refused by {0} for {1} s, and go on trying: {2}", network.name(),
-                    TimeUnit.NANOSECONDS.toSeconds(now - refusedSince), error.getMessage());
+        refusedAt = Clock.now();
+        refusals.begin();
+        refusals.warn("waits of this client have been refused by", error);
+    }
+
+    /** A time in which waits are not served. It is reported when it lasts. */
+    private final class Outage {
+        /** Zero: there is none. */
+        private long since;
+        private long warnedAt;
+
+        void begin() {
+            if (since == 0) {
+                since = Clock.now();
+                warnedAt = since - NEXT_WARNING + FIRST_WARNING;
+            }
+        }
+
+        void end() {
+            since = 0;
+        }
+
+        void warn(String what, LockException cause) {
+            long now = Clock.now();
+            if (now - warnedAt >= NEXT_WARNING) {
+                warnedAt = now;
+                network.log().log(System.Logger.Level.WARNING, "{0} {1} for {2} s, and go on trying: {3}", what,
+                        network.name(), TimeUnit.NANOSECONDS.toSeconds(now - since), cause.getMessage());
+            }
         }
     }
 
@@ -164,7 +184,7 @@ public final class Lines {
 
         /** The error for which the line is cut off; null: it is not. */
         public LockException cause() {
-            return line.cutOffSince == 0 ? null : line.cause;
+            return line.cause;
         }
 
         /** Ends the wait here; nothing is sent. */
@@ -188,9 +208,8 @@ public final class Lines {
         /** Whether it subscribes, or will do so after a pause. */
         boolean isSubscribing;
         boolean isResting;
-        /** When it was last well; zero: it is. */
-        long cutOffSince;
-        long warnedAt;
+        final Outage outage = new Outage();
+        /** Why it is cut off; null: it is not. */
         LockException cause;
         /** When it last had a wait. */
         long used = Clock.now();
@@ -264,10 +283,7 @@ public final class Lines {
         /** It is cut off. After a pause it subscribes again; {@code isElsewhere}: perhaps at another server. */
         void broken(LockException error, boolean isElsewhere) {
             cause = error;
-            if (cutOffSince == 0) {
-                cutOffSince = Clock.now();
-                warnedAt = cutOffSince - NEXT_WARNING + FIRST_WARNING;
-            }
+            outage.begin();
             if (live != null && isElsewhere && !network.isCluster()) {
                 network.dropSubscriber(live);
             }
@@ -280,10 +296,10 @@ public final class Lines {
             isResting = true;
             loop.after(pause.take(Clock.NEVER), () -> {
                 isResting = false;
-                warn();
                 if (tickets.isEmpty()) {
                     isSubscribing = false;
                 } else {
+                    outage.warn(tickets.size() + " waits of this client have been cut off from", cause);
                     subscribe();
                 }
             });
@@ -294,18 +310,8 @@ public final class Lines {
             epoch++;
         }
 
-        private void warn() {
-            if (Clock.now() - warnedAt >= NEXT_WARNING && !tickets.isEmpty()) {
-                warnedAt = Clock.now();
-                network.log().log(System.Logger.Level.WARNING,
-                        "{0} waits of this client have been cut off from {1} for {2} s, and "
-                        + "go on trying: {3}", tickets.size(), network.name(),
-                        TimeUnit.NANOSECONDS.toSeconds(Clock.now() - cutOffSince), cause.getMessage());
-            }
-        }
-
         void isWell() {
-            cutOffSince = 0;
+            outage.end();
             cause = null;
             pause.reset();
         }
