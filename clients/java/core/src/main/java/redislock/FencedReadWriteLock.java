@@ -14,23 +14,8 @@ import java.util.concurrent.locks.ReadWriteLock;
  * <p>Neither is true for guards, because each acquisition by a guard has an owner of its own: under a guard of the read
  * lock, an acquisition of the write lock waits for that guard, without an error. With {@link LockOptions#owner(String)}
  * both have the same owner, as those of a thread have.
+ *
+ * @param readLock  the lock of the readers
+ * @param writeLock the lock of the writer
  */
-public final class FencedReadWriteLock implements ReadWriteLock {
-    private final FencedLock readLock;
-    private final FencedLock writeLock;
-
-    FencedReadWriteLock(FencedLock readLock, FencedLock writeLock) {
-        this.readLock = readLock;
-        this.writeLock = writeLock;
-    }
-
-    @Override
-    public FencedLock readLock() {
-        return readLock;
-    }
-
-    @Override
-    public FencedLock writeLock() {
-        return writeLock;
-    }
-}
+public record FencedReadWriteLock(FencedLock readLock, FencedLock writeLock) implements ReadWriteLock {}

@@ -2,16 +2,19 @@ package redislock;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.Comparator;
+import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.Pause;
 import redislock.internal.lock.Acquisition;
 import redislock.internal.lock.Blocking;
-import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Errors;
@@ -34,9 +37,9 @@ final class Rounds {
     private static final long FIRST_PAUSE = 10 * Clock.MILLI;
     private static final long LONGEST_PAUSE = 500 * Clock.MILLI;
 
-    /** In the order on which all programs agree. */
-    private final List<Member> members = new ArrayList<>();
-    /** The same, those together that are acquired in one request. */
+    /** In the caller's order. */
+    private final List<Terms> terms;
+    /** In the order on which all programs agree, those together that are acquired in one request. */
     private final List<List<Terms>> requests = new ArrayList<>();
     private final long end;
     private final boolean isInterruptible;
@@ -44,18 +47,13 @@ final class Rounds {
     /** The end of the present round, once its first request is granted. */
     private long until;
 
-    /** A lock and its place in the caller's list. */
-    private record Member(Terms terms, int place) {}
-
     Rounds(List<Terms> terms, long end, boolean isInterruptible) {
+        this.terms = terms;
         this.end = end;
         this.isInterruptible = isInterruptible;
-        for (int i = 0; i < terms.size(); i++) {
-            members.add(new Member(terms.get(i), i));
-        }
-        members.sort(Comparator.<Member, String>comparing(member -> member.terms().engine().network().name())
-                .thenComparing(member -> member.terms().key(), Arrays::compareUnsigned));
-        List<Terms> rest = members.stream().map(Member::terms).toList();
+        List<Terms> rest = terms.stream()
+                .sorted(Comparator.<Terms, String>comparing(each -> each.engine().network().name())
+                        .thenComparing(Terms::key, Arrays::compareUnsigned)).toList();
         while (!rest.isEmpty()) {
             Terms first = rest.get(0);
             List<Terms> ofClient = rest.stream().takeWhile(each -> each.engine() == first.engine()).toList();
@@ -96,17 +94,8 @@ final class Rounds {
             }
             long rest = Math.min(Pause.partOf(pause), Clock.left(end));
             pause = Math.min(pause * 2, LONGEST_PAUSE);
-            rest(rest);
+            get(new CompletableFuture<Void>().completeOnTimeout(null, rest, TimeUnit.NANOSECONDS));
         }
-    }
-
-    /** Pauses; the client's thread has the timer. */
-    private void rest(long span) throws InterruptedException {
-        Engine engine = members.get(0).terms().engine();
-        CompletableFuture<Void> over = new CompletableFuture<>();
-        engine.network().loop().after(span, () -> over.complete(null));
-        // The end of the client drops its timers.
-        get(engine.answer(over));
     }
 
     private <T> T get(CompletableFuture<T> future) throws InterruptedException {
@@ -114,35 +103,33 @@ final class Rounds {
     }
 
     private @Nullable List<Hold> round() throws InterruptedException {
-        List<Hold> held = new ArrayList<>();
+        Map<Terms, Hold> held = new IdentityHashMap<>();
         boolean isComplete = false;
         until = end;
         try {
             for (List<Terms> request : requests) {
-                List<Hold> granted = acquire(request, held);
+                List<Hold> granted = acquire(request, held.values());
                 if (granted == null) {
                     return null;
                 }
                 if (held.isEmpty()) {
-                    until = Math.min(end, Clock.now() + ROUND_PER_LOCK * members.size());
+                    until = Math.min(end, Clock.now() + ROUND_PER_LOCK * terms.size());
                 }
-                held.addAll(granted);
+                for (int i = 0; i < granted.size(); i++) {
+                    held.put(request.get(i), granted.get(i));
+                }
             }
-            isComplete = held.stream().allMatch(hold -> hold.loss() == null && !hold.validFor().isZero());
-            Hold[] ordered = new Hold[held.size()];
-            for (int i = 0; i < ordered.length; i++) {
-                ordered[members.get(i).place()] = held.get(i);
-            }
-            return isComplete ? List.of(ordered) : null;
+            isComplete = held.values().stream().allMatch(hold -> hold.loss() == null && !hold.validFor().isZero());
+            return isComplete ? terms.stream().map(held::get).toList() : null;
         } finally {
             if (!isComplete) {
-                giveBack(held);
+                giveBack(held.values());
             }
         }
     }
 
     /** Acquires the locks of a request, unless one of those that are held is lost meanwhile. */
-    private @Nullable List<Hold> acquire(List<Terms> request, List<Hold> held) throws InterruptedException {
+    private @Nullable List<Hold> acquire(List<Terms> request, Collection<Hold> held) throws InterruptedException {
         Acquisition acquisition = Acquisition.start(request, until);
         try {
             if (!held.isEmpty()) {
@@ -169,7 +156,7 @@ final class Rounds {
     }
 
     /** Releases all of them, and waits a moment for the replies. */
-    private void giveBack(List<Hold> holds) {
+    private void giveBack(Collection<Hold> holds) {
         CompletableFuture<?>[] releases =
                 holds.stream().map(Hold::releaseInBackground).toArray(CompletableFuture<?>[]::new);
         Blocking.await(CompletableFuture.allOf(releases), GRACE);

@@ -3,6 +3,7 @@ package redislock.internal.lock;
 import io.netty.util.concurrent.EventExecutor;
 import io.netty.util.internal.ThreadExecutorMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -38,19 +39,10 @@ public final class Blocking {
 
     /** Waits for the value. An interruption does not end the wait: the flag of the thread is set again at its end. */
     public static <T> T get(CompletableFuture<T> future) {
-        boolean isInterrupted = false;
         try {
-            while (true) {
-                try {
-                    return getInterruptibly(future);
-                } catch (InterruptedException later) {
-                    isInterrupted = true;
-                }
-            }
-        } finally {
-            if (isInterrupted) {
-                Thread.currentThread().interrupt();
-            }
+            return future.join();
+        } catch (CompletionException failed) {
+            throw thrown(failed.getCause());
         }
     }
 

@@ -201,16 +201,16 @@ final class Wait implements Lines.Waiter {
         try {
             tokens = Reply.granted(result.value(), network.server());
         } catch (LockException foreign) {
-            ended(null, foreign);
+            listener.ended(null, foreign);
             return;
         }
         if (tokens == null) {
             unlessMissing(() -> notGranted(isTicket));
         } else if (sent.elapsed() < request.certain()) {
-            ended(new Grant(tokens, sent), null);
+            listener.ended(new Grant(tokens, sent), null);
         } else if (isAtEnd() && isAgain) {
             isUnanswered = true;
-            ended(null, null);
+            listener.ended(null, null);
         } else {
             // The reply took longer than the usable part of the lease.
             isAgain = true;
@@ -238,7 +238,7 @@ final class Wait implements Lines.Waiter {
                 return;
             }
             if (Long.valueOf(0).equals(found.value())) {
-                ended(null, new NoSemaphoreException(
+                listener.ended(null, new NoSemaphoreException(
                         network.server(), new String(request.key(), StandardCharsets.UTF_8)));
             } else {
                 then.run();
@@ -251,7 +251,7 @@ final class Wait implements Lines.Waiter {
             // The grant has ended at some of several keys, perhaps not at all of them.
             listener.restart();
         } else if (isAtEnd()) {
-            ended(null, null);
+            listener.ended(null, null);
         } else if (isTicket) {
             // A replica ignores NOTIFY.
             setTimer(pause.take(Clock.NEVER), this::askAtOnce);
@@ -303,7 +303,7 @@ final class Wait implements Lines.Waiter {
             case TIMED_OUT -> {
                 if (isAtEnd() || Clock.left(end) < Clock.MILLI) {
                     mayBeQueued = false;
-                    ended(null, null);
+                    listener.ended(null, null);
                 } else {
                     ticket.ask();
                 }
@@ -319,7 +319,7 @@ final class Wait implements Lines.Waiter {
     @Override
     public void refused(LockException error) {
         if (!isOver) {
-            ended(null, error);
+            listener.ended(null, error);
         }
     }
 
@@ -338,7 +338,7 @@ final class Wait implements Lines.Waiter {
                 : !isAnswered && !isRefusal && (!wasSent || isAgain);
         isAnswered |= isRefusal;
         if (!error.isPassing() || isHopeless || isAtEnd() && isAgain) {
-            ended(null, error);
+            listener.ended(null, error);
             return;
         }
         // After a broken connection there is a second attempt, however short the wait.
@@ -397,7 +397,7 @@ final class Wait implements Lines.Waiter {
         if (isQueued) {
             endTimer = loop.after(LATE_MESSAGE, this::askSilentServer);
         } else {
-            ended(null, ticket != null ? ticket.cause() : lastError);
+            listener.ended(null, ticket != null ? ticket.cause() : lastError);
         }
     }
 
@@ -408,10 +408,6 @@ final class Wait implements Lines.Waiter {
             cancelTimer();
             askAtOnce();
         }
-    }
-
-    private void ended(Grant grant, LockException error) {
-        listener.ended(grant, error);
     }
 
     private void setTimer(long span, Runnable task) {
