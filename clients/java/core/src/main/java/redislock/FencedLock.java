@@ -1,10 +1,10 @@
 package redislock;
 
-import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -44,14 +44,12 @@ public final class FencedLock implements Lock {
     private final Terms terms;
     private final ThreadHolds threads;
     private final byte[] key;
-    /** The same, as the holds of threads are found by it. */
-    final ByteBuffer name;
 
-    FencedLock(Terms terms, ThreadHolds threads) {
+    /** {@code held} has the holds of the client's threads. */
+    FencedLock(Terms terms, Map<ThreadHolds.Name, ThreadHolds.Counted> held) {
         this.terms = terms;
-        this.threads = threads;
+        this.threads = new ThreadHolds(held, terms);
         this.key = terms.key();
-        this.name = ByteBuffer.wrap(key);
     }
 
     Terms terms() {
@@ -85,14 +83,14 @@ public final class FencedLock implements Lock {
         if (terms.isSession()) {
             throw new UnsupportedOperationException("a lock with a session is acquired by guards, not by threads");
         }
-        return terms.ownedBy(threads.owner(), threads.hasOtherMode(name, mode()));
+        return terms.ownedBy(threads.owner(), threads.hasOtherMode());
     }
 
     /** Counts a further hold of the thread, if it has one. It waits for the extension of a lease until {@code end}. */
     private boolean reenter(Terms wanted, long end) {
         terms.engine().checkOpen();
         Blocking.check();
-        Hold hold = threads.reenter(name, mode());
+        Hold hold = threads.reenter();
         if (hold == null) {
             return false;
         }
@@ -106,7 +104,7 @@ public final class FencedLock implements Lock {
             isHeld = hold.renew(lease, Clock.plus(end, terms.engine().network().patience()));
         } finally {
             if (!isHeld) {
-                threads.leave(name, mode());
+                threads.leave();
             }
         }
         if (!isHeld) {
@@ -123,7 +121,7 @@ public final class FencedLock implements Lock {
 
     private void lock(Terms wanted) {
         if (!reenter(wanted, Clock.NEVER)) {
-            threads.put(name, mode(), Waits.acquire(wanted, Clock.NEVER));
+            threads.put(Waits.acquire(wanted, Clock.NEVER));
         }
     }
 
@@ -135,7 +133,7 @@ public final class FencedLock implements Lock {
 
     private boolean held(@Nullable Hold hold) {
         if (hold != null) {
-            threads.put(name, mode(), hold);
+            threads.put(hold);
         }
         return hold != null;
     }
@@ -244,8 +242,8 @@ public final class FencedLock implements Lock {
     @Override
     public void unlock() {
         Blocking.check();
-        own(UNLOCK);
-        Hold hold = threads.leave(name, mode());
+        threads.own(UNLOCK);
+        Hold hold = threads.leave();
         if (hold == null) {
             return;
         }
@@ -269,10 +267,6 @@ public final class FencedLock implements Lock {
         throw new UnsupportedOperationException("a lock on a server has no conditions");
     }
 
-    private Hold own(String attempt) {
-        return threads.own(name, mode(), attempt).hold;
-    }
-
     /**
      * The fencing token of this thread's hold, see {@link Guard#token()}.
      *
@@ -280,7 +274,7 @@ public final class FencedLock implements Lock {
      * @throws IllegalMonitorStateException when this thread holds nothing
      */
     public long token() {
-        return own("read the token of").token();
+        return threads.own("read the token of").token();
     }
 
     /**
@@ -289,7 +283,7 @@ public final class FencedLock implements Lock {
      * @return false also when the hold is lost, when its guard was released, and when the client is closed
      */
     public boolean isHeldByCurrentThread() {
-        ThreadHolds.Counted own = threads.get(name, mode());
+        ThreadHolds.Counted own = threads.get();
         return own != null && own.hold.loss() == null;
     }
 
@@ -299,7 +293,7 @@ public final class FencedLock implements Lock {
      * @return the count, 0 when this thread holds nothing. It counts a lost hold too
      */
     public int getHoldCount() {
-        return threads.count(name, mode());
+        return threads.count();
     }
 
     /**
@@ -355,7 +349,7 @@ public final class FencedLock implements Lock {
      * @throws IllegalMonitorStateException when this thread holds nothing
      */
     public Duration validFor() {
-        return own("read the validity of").validFor();
+        return threads.own("read the validity of").validFor();
     }
 
     /**
@@ -367,7 +361,7 @@ public final class FencedLock implements Lock {
      * @throws IllegalMonitorStateException when this thread holds nothing
      */
     public Guard guard() {
-        return own("get the guard of");
+        return threads.own("get the guard of");
     }
 
     /**
@@ -380,7 +374,7 @@ public final class FencedLock implements Lock {
      * @throws IllegalArgumentException     when the lease is out of bounds
      */
     public boolean renew(Duration lease) {
-        return own("renew").renew(lease);
+        return threads.own("renew").renew(lease);
     }
 
     /**

@@ -7,8 +7,10 @@ import io.lettuce.core.resource.ClientResources;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
@@ -44,7 +46,7 @@ public final class LockClient implements AutoCloseable {
 
     final Network network;
     private final Engine engine;
-    private final ThreadHolds threads;
+    private final Map<ThreadHolds.Name, ThreadHolds.Counted> held = new ConcurrentHashMap<>();
     private final ExecutorService callbacks;
     private final ExecutorService completions;
     private final AtomicBoolean isClosed = new AtomicBoolean();
@@ -56,7 +58,6 @@ public final class LockClient implements AutoCloseable {
         callbacks = ownExecutor(0, Integer.MAX_VALUE, new SynchronousQueue<>());
         completions = ownExecutor(COMPLETIONS, COMPLETIONS, new LinkedBlockingQueue<>());
         engine = new Engine(network, callbacks, completions, builder.executor, builder.observer);
-        threads = new ThreadHolds(engine);
     }
 
     private static ExecutorService ownExecutor(int core, int most, BlockingQueue<Runnable> queue) {
@@ -193,7 +194,7 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedLock lock(byte[] key, LockOptions options) {
-        return new FencedLock(Terms.of(engine, key, Mode.EXCLUSIVE, options), threads);
+        return new FencedLock(Terms.of(engine, key, Mode.EXCLUSIVE, options), held);
     }
 
     /**
@@ -227,8 +228,8 @@ public final class LockClient implements AutoCloseable {
      * @throws IllegalArgumentException when the options contradict each other
      */
     public FencedReadWriteLock readWriteLock(byte[] key, LockOptions options) {
-        FencedLock read = new FencedLock(Terms.of(engine, key, Mode.READ, options), threads);
-        FencedLock write = new FencedLock(Terms.of(engine, key, Mode.WRITE, options), threads);
+        FencedLock read = new FencedLock(Terms.of(engine, key, Mode.READ, options), held);
+        FencedLock write = new FencedLock(Terms.of(engine, key, Mode.WRITE, options), held);
         return new FencedReadWriteLock(read, write);
     }
 

@@ -63,7 +63,7 @@ public final class MultiLock implements Lock {
         boolean isHeld = false;
         try {
             for (FencedLock member : members) {
-                (member.threads().reenter(member.name, member.mode()) != null ? reentered : missing).add(member);
+                (member.threads().reenter() != null ? reentered : missing).add(member);
             }
             List<Terms> terms = missing.stream().map(FencedLock::ofThread).toList();
             List<Hold> holds = terms.isEmpty() ? List.of() : new Rounds(terms, end, isInterruptible).run();
@@ -72,12 +72,12 @@ public final class MultiLock implements Lock {
             }
             isHeld = holds != null;
             for (int i = 0; isHeld && i < holds.size(); i++) {
-                missing.get(i).threads().put(missing.get(i).name, missing.get(i).mode(), holds.get(i));
+                missing.get(i).threads().put(holds.get(i));
             }
             return isHeld;
         } finally {
             if (!isHeld) {
-                reentered.forEach(member -> member.threads().leave(member.name, member.mode()));
+                reentered.forEach(member -> member.threads().leave());
             }
         }
     }
@@ -87,11 +87,8 @@ public final class MultiLock implements Lock {
         for (FencedLock member : reentered) {
             if (!member.isHeldByCurrentThread()) {
                 acquired.forEach(Hold::releaseInBackground);
-                ThreadHolds.Counted ended = member.threads().get(member.name, member.mode());
-                if (ended == null) {
-                    throw ThreadHolds.notHeld(member.name, "acquire again the");
-                }
-                throw FencedLock.lost(ended.hold, ended.hold.loss());
+                Hold ended = member.threads().own("acquire again the");
+                throw FencedLock.lost(ended, ended.loss());
             }
         }
     }
@@ -157,7 +154,7 @@ public final class MultiLock implements Lock {
             if (member.getHoldCount() == 0) {
                 missing = member;
             }
-            Hold hold = member.threads().leave(member.name, member.mode());
+            Hold hold = member.threads().leave();
             if (hold != null) {
                 outermost.add(hold);
             }
@@ -172,7 +169,7 @@ public final class MultiLock implements Lock {
             throw FencedLock.lost(ending.notHeld().get(0), null);
         }
         if (missing != null) {
-            throw ThreadHolds.notHeld(missing.name, FencedLock.UNLOCK);
+            throw missing.threads().notHeld(FencedLock.UNLOCK);
         }
         ending.throwFailure();
     }

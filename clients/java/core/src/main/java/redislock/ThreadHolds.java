@@ -2,42 +2,43 @@ package redislock;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentMap;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
-import redislock.internal.lock.Engine;
 import redislock.internal.lock.Hold;
+import redislock.internal.lock.Terms;
 
 /**
- * The holds of threads: which thread holds which key how often, for all lock objects of a client. A hold that is
+ * The holds of a lock by threads: which thread holds it how often, for all lock objects of a client. A hold that is
  * released otherwise, by its guard or the end of its client, or left to its lease, is no longer one of its thread.
  */
 final class ThreadHolds {
-    private final ConcurrentMap<Name, Counted> holds = new ConcurrentHashMap<>();
-    private final Engine engine;
+    /** Those of the whole client. */
+    private final Map<Name, Counted> all;
+    private final Terms terms;
+    private final ByteBuffer key;
 
     /** What is held, and by which thread. */
-    private record Name(ByteBuffer key, Mode mode, long thread) {}
+    record Name(ByteBuffer key, Mode mode, long thread) {}
 
     /** A hold and how often its thread has acquired it. Only that thread changes it. */
     static final class Counted {
         final Hold hold;
-        private final Name name;
         private int count = 1;
 
-        private Counted(Hold hold, Name name) {
+        private Counted(Hold hold) {
             this.hold = hold;
-            this.name = name;
         }
     }
 
-    ThreadHolds(Engine engine) {
-        this.engine = engine;
+    ThreadHolds(Map<Name, Counted> all, Terms terms) {
+        this.all = all;
+        this.terms = terms;
+        this.key = ByteBuffer.wrap(terms.key());
     }
 
     /** The owner of the calling thread, in the form of Redisson. */
     byte[] owner() {
-        return (engine.id() + ":" + threadId()).getBytes(StandardCharsets.US_ASCII);
+        return (terms.engine().id() + ":" + threadId()).getBytes(StandardCharsets.US_ASCII);
     }
 
     /** The number of a virtual thread is as unique as that of any other. (Its later name, threadId, is of Java 19.) */
@@ -46,13 +47,13 @@ final class ThreadHolds {
         return Thread.currentThread().getId();
     }
 
-    private static Name name(ByteBuffer key, Mode mode) {
+    private Name name(Mode mode) {
         return new Name(key, mode, threadId());
     }
 
     /** The hold of the calling thread, or null. */
-    @Nullable Counted get(ByteBuffer key, Mode mode) {
-        return holds.get(name(key, mode));
+    @Nullable Counted get() {
+        return all.get(name(terms.mode()));
     }
 
     /**
@@ -61,40 +62,40 @@ final class ThreadHolds {
      * @param attempt what the thread attempts, for the message
      * @throws IllegalMonitorStateException when it has none
      */
-    Counted own(ByteBuffer key, Mode mode, String attempt) {
-        Counted own = get(key, mode);
+    Hold own(String attempt) {
+        Counted own = get();
         if (own == null) {
-            throw notHeld(key, attempt);
+            throw notHeld(attempt);
         }
-        return own;
+        return own.hold;
     }
 
-    static IllegalMonitorStateException notHeld(ByteBuffer key, String attempt) {
+    IllegalMonitorStateException notHeld(String attempt) {
         return new IllegalMonitorStateException("attempt to " + attempt + " lock, not locked by current thread: "
                 + StandardCharsets.UTF_8.decode(key.duplicate()));
     }
 
     /** How often the calling thread holds it. */
-    int count(ByteBuffer key, Mode mode) {
-        Counted own = get(key, mode);
+    int count() {
+        Counted own = get();
         return own == null ? 0 : own.count;
     }
 
     /** Whether the calling thread holds it in another mode. */
-    boolean hasOtherMode(ByteBuffer key, Mode mode) {
+    boolean hasOtherMode() {
         for (Mode other : Mode.values()) {
-            if (other != mode && get(key, other) != null) {
+            if (other != terms.mode() && all.containsKey(name(other))) {
                 return true;
             }
         }
         return false;
     }
 
-    void put(ByteBuffer key, Mode mode, Hold hold) {
-        Name name = name(key, mode);
-        Counted own = new Counted(hold, name);
-        holds.put(name, own);
-        hold.keptBy(Thread.currentThread(), () -> holds.remove(name, own));
+    void put(Hold hold) {
+        Name name = name(terms.mode());
+        Counted own = new Counted(hold);
+        all.put(name, own);
+        hold.keptBy(Thread.currentThread(), () -> all.remove(name, own));
     }
 
     /**
@@ -102,8 +103,8 @@ final class ThreadHolds {
      *
      * @throws LockLostException when its hold is lost
      */
-    @Nullable Hold reenter(ByteBuffer key, Mode mode) {
-        Counted own = get(key, mode);
+    @Nullable Hold reenter() {
+        Counted own = get();
         if (own == null) {
             return null;
         }
@@ -120,12 +121,12 @@ final class ThreadHolds {
 
     /** Ends a hold of the calling thread, if it has one: the hold to be released when it was the outermost one,
      * otherwise null. */
-    @Nullable Hold leave(ByteBuffer key, Mode mode) {
-        Counted own = get(key, mode);
+    @Nullable Hold leave() {
+        Counted own = get();
         if (own == null || --own.count > 0) {
             return null;
         }
-        holds.remove(own.name, own);
+        all.remove(name(terms.mode()), own);
         return own.hold;
     }
 }
