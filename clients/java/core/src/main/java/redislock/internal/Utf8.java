@@ -1,8 +1,5 @@
 package redislock.internal;
 
-import java.nio.ByteBuffer;
-import java.nio.CharBuffer;
-import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 
@@ -18,14 +15,9 @@ public final class Utf8 {
      *     question mark for it, so that different names become the same key
      */
     public static byte[] bytes(String name, String what) {
-        Objects.requireNonNull(name, what);
-        try {
-            ByteBuffer encoded = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(name));
-            byte[] bytes = new byte[encoded.remaining()];
-            encoded.get(bytes);
-            return bytes;
-        } catch (CharacterCodingException unpaired) {
-            throw new IllegalArgumentException("a name has no half of a surrogate pair alone", unpaired);
+        if (!StandardCharsets.UTF_8.newEncoder().canEncode(Objects.requireNonNull(name, what))) {
+            throw new IllegalArgumentException("a name has no half of a surrogate pair alone");
         }
+        return name.getBytes(StandardCharsets.UTF_8);
     }
 }

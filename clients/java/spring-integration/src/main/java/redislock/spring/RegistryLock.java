@@ -9,7 +9,6 @@ import org.jspecify.annotations.Nullable;
 import org.springframework.dao.CannotAcquireLockException;
 import redislock.FencedLock;
 import redislock.Guard;
-import redislock.LockClosedException;
 import redislock.LockException;
 import redislock.LockLostException;
 import redislock.Released;

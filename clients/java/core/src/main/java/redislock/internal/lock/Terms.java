@@ -83,7 +83,8 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
 
     /** The same with a lease that is not renewed. */
     public Terms fixed(Duration fixedLease) {
-        return new Terms(engine, key, kind, checked(fixedLease), margin, owner, isThread, shares, true, isSession, onLost);
+        return new Terms(
+                engine, key, kind, checked(fixedLease), margin, owner, isThread, shares, true, isSession, onLost);
     }
 
     /** The same with the lease that the server has set for a session. */
