@@ -16,7 +16,7 @@ for folder; do
             kind = ""
             if (FILENAME ~ /\.(rs|java|py|go|c|h|js|mjs|ts|rb|sh|awk)$/) kind = "code"
             else if (FILENAME ~ /\.md$/) kind = "text"
-            if (kind == "code" && FILENAME ~ /(^|\/)tests?(\/|\.|_[^\/]*$)|_test\.go$/) kind = "tests"
+            if (kind == "code" && FILENAME ~ /(^|\/)(tests?|testing|spring-suite)(\/|\.|_[^\/]*$)|_test\.go$/) kind = "tests"
             if (FILENAME ~ /\/headers\//) kind = ""
             files += kind != ""
             in_comment = in_tests = in_text = 0
