@@ -2,7 +2,6 @@ package redislock;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -13,7 +12,6 @@ import redislock.internal.lock.Engine;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Errors;
-import redislock.internal.net.Reply;
 import redislock.internal.net.Requests;
 
 /**
@@ -87,13 +85,8 @@ public final class Election {
     }
 
     private static Optional<Leader> leader(@Nullable Object info) {
-        if (!(Reply.field(info, "holders") instanceof List<?> holders) || holders.isEmpty()) {
-            return Optional.empty();
-        }
-        Object holder = holders.get(0);
-        String note = Reply.text(Reply.field(holder, "note"));
-        Object token = Reply.field(holder, "token");
-        return Optional.of(new Leader(note == null ? "" : note, token instanceof Long number ? number : 0));
+        return LockInfo.of(info).holders().stream().findFirst().map(holder -> new Leader(
+                holder.note() == null ? "" : holder.note(), holder.token() == null ? 0 : holder.token()));
     }
 
     /**

@@ -2,7 +2,6 @@ package redislock;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -17,7 +16,6 @@ import redislock.internal.lock.Blocking;
 import redislock.internal.lock.Hold;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
-import redislock.internal.net.Reply;
 
 /**
  * A lock on a key of a server, held by a thread or by a {@link Guard}. The server grants it to the waiters of both in
@@ -314,9 +312,14 @@ public final class FencedLock implements Lock {
      */
     public long remainTimeToLive() {
         // Of several readers the last one counts.
-        List<Long> rests = holders().stream().map(each -> Reply.field(each, "pttl")).filter(Long.class::isInstance)
-                .map(Long.class::cast).toList();
-        return rests.isEmpty() ? -2 : rests.contains(-1L) ? -1 : Collections.max(rests);
+        long last = -2;
+        for (LockInfo.Holder holder : holders()) {
+            if (holder.remaining() == null) {
+                return -1;
+            }
+            last = Math.max(last, holder.remaining().toMillis());
+        }
+        return last;
     }
 
     /**
@@ -330,12 +333,22 @@ public final class FencedLock implements Lock {
         return Long.valueOf(1).equals(call("LOCK.BREAK"));
     }
 
-    private List<?> holders() {
-        Object info = call("LOCK.INFO");
-        String mode = Reply.text(Reply.field(info, "mode"));
+    /**
+     * Who holds the lock, in any mode, and how many requests wait for it ({@code LOCK.INFO}, as {@link #isLocked()}).
+     *
+     * @return the state; without holders and waiters when the key does not exist
+     * @throws WrongTypeException when the key is no lock
+     * @throws LockException      when the server cannot be reached, or refuses
+     */
+    public LockInfo info() {
+        return LockInfo.of(call("LOCK.INFO"));
+    }
+
+    private List<LockInfo.Holder> holders() {
+        LockInfo info = info();
         // A lock of another library (lock.string-holders) is an exclusive one.
-        boolean isOfMode = mode().name().equalsIgnoreCase("string".equals(mode) ? "exclusive" : mode);
-        return isOfMode && Reply.field(info, "holders") instanceof List<?> holders ? holders : List.of();
+        String mode = "string".equals(info.mode()) ? "exclusive" : info.mode();
+        return mode().name().equalsIgnoreCase(mode) ? info.holders() : List.of();
     }
 
     private @Nullable Object call(String command) {
@@ -433,6 +446,24 @@ public final class FencedLock implements Lock {
      */
     public CompletableFuture<Optional<Guard>> acquireAsync(@Nullable Duration wait) {
         return Waits.async(terms, Clock.end(wait), hold -> hold);
+    }
+
+    /**
+     * Takes over a hold that another process has acquired, or an earlier life of this one: it is renewed, lost and
+     * released here as one that was acquired here. The lease is that of this lock, from this request on ({@code
+     * LOCK.RENEW}). The other process should have {@linkplain Guard#leave(Duration) left} it.
+     *
+     * @param owner the {@linkplain Guard#owner() owner} of the hold
+     * @param token its {@linkplain Guard#token() token}
+     * @return the guard
+     * @throws LockLostException        when that grant is over; nothing is changed
+     * @throws LockException            when the server cannot be reached, or refuses. Without an answer the lease may be
+     *     set; the hold is not released, as the other process may still have it
+     * @throws IllegalArgumentException when the owner is out of the bounds of {@link LockOptions#owner(String)}, or the
+     *     lock has {@link LockOptions#session()}
+     */
+    public Guard resume(String owner, long token) {
+        return Hold.resume(terms.namedBy(owner), token);
     }
 
     @Override

@@ -7,6 +7,7 @@ import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
 import redislock.internal.lock.Engine;
+import redislock.internal.lock.Hold;
 import redislock.internal.lock.Terms;
 import redislock.internal.net.Cmd;
 import redislock.internal.net.Reply;
@@ -113,6 +114,20 @@ public final class LockSemaphore {
     }
 
     /**
+     * Takes over a permit that another process has acquired, see {@link FencedLock#resume}.
+     *
+     * @param id    the {@linkplain Guard#owner() owner} of the permit, which is its id
+     * @param token its {@linkplain Guard#token() token}, which the server does not check
+     * @return the permit
+     * @throws LockLostException        when it is not held any more
+     * @throws LockException            when the server cannot be reached, did not answer in time, or refuses
+     * @throws IllegalArgumentException when the id is out of the bounds of owners
+     */
+    public Permit resume(String id, long token) {
+        return Hold.resume(terms.namedBy(id), token);
+    }
+
+    /**
      * The numbers of permits and waiters ({@code SEM.INFO}).
      *
      * @return nothing when there is no such semaphore and no request waits for one
@@ -123,21 +138,17 @@ public final class LockSemaphore {
         if (reply == null) {
             return Optional.empty();
         }
-        Long nextEnd = number(reply, "next-end-ms");
+        Long nextEnd = Reply.number(reply, "next-end-ms");
         return Optional.of(new SemaphoreInfo(count(reply, "permits"), count(reply, "free"), count(reply, "held"),
                 nextEnd == null ? null : Duration.ofMillis(nextEnd), count(reply, "waiters"),
                 Duration.ofMillis(count(reply, "longest-wait-ms"))));
     }
 
     private long count(Object reply, String name) {
-        Long number = number(reply, name);
+        Long number = Reply.number(reply, name);
         if (number == null) {
             throw Reply.foreign(engine.network().server());
         }
         return number;
-    }
-
-    private static @Nullable Long number(Object reply, String name) {
-        return Reply.field(reply, name) instanceof Long number ? number : null;
     }
 }

@@ -6,7 +6,7 @@ import java.util.Map;
 /**
  * Counters and gauges of what this process has done through a {@link LockClient}.
  *
- * @param acquisitions        acquisitions that were granted
+ * @param acquisitions        acquisitions that were granted, and holds that were resumed
  * @param acquisitionsRefused acquisitions that ended without the lock, because another owner held it or waited for it
  * @param acquisitionsFailed  acquisitions that ended with an error, also a {@link RefusedException}. (Cancelled ones
  *     are not counted.)
@@ -15,7 +15,8 @@ import java.util.Map;
  * @param renewalsFailed      attempted renewals that were not confirmed. A failed one is repeated until the lock is
  *                            lost
  * @param losses              losses that were reported
- * @param releases            releases that the server answered, including the answer that the lock was no longer held
+ * @param releases            releases that the server answered, including the answer that the lock was no longer held, and
+ *     holds that were left to their lease
  * @param releasesFailed      releases, and withdrawals of waits, that were given up without a reply
  * @param connections         opened connections, including those to sentinels
  * @param holds               gauge: guards that are neither released nor closed, including those whose lock is lost.

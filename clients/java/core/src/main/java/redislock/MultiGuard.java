@@ -70,6 +70,33 @@ public final class MultiGuard implements AutoCloseable {
     }
 
     /**
+     * Sets each lease to this time from now and leaves the locks to it, see {@link Guard#leave(Duration)}.
+     *
+     * @param lease 2 ms to a hundred years
+     * @return true when each of them was still held
+     * @throws LockException            when a server could not be reached, or refused; then the guard of its lock is
+     *     unchanged
+     * @throws IllegalArgumentException when the lease is out of bounds
+     */
+    public boolean leave(Duration lease) {
+        Blocking.check();
+        List<CompletableFuture<Boolean>> leaving = holds.stream().map(hold -> hold.startLeave(lease)).toList();
+        boolean areHeld = true;
+        RuntimeException failure = null;
+        for (int i = 0; i < leaving.size(); i++) {
+            try {
+                areHeld &= holds.get(i).awaitLeft(leaving.get(i));
+            } catch (RuntimeException error) {
+                failure = error;
+            }
+        }
+        if (failure != null) {
+            throw failure;
+        }
+        return areHeld;
+    }
+
+    /**
      * Releases all the locks in the background, if they are not released.
      *
      * @throws LockLostException the first time, when one of them was reported as lost before

@@ -65,6 +65,18 @@ class ReadmeTest {
     }
 
     @Test
+    void from_process_to_process() throws InterruptedException {
+        FencedLock order = client.lock("order:42");
+        Guard first = order.acquire();
+        first.leave(Duration.ofSeconds(30));
+        try (Guard second = order.resume(first.owner(), first.token())) {
+            System.out.println("goes on under token " + second.token());
+        }
+        client.settled(Duration.ofSeconds(60));
+        assertEquals(0, order.info().holders().size());
+    }
+
+    @Test
     void others() throws InterruptedException {
         FencedReadWriteLock catalogue = client.readWriteLock("catalogue");
         catalogue.readLock().lock();

@@ -2,6 +2,7 @@ package redislock.internal.lock;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
@@ -63,6 +64,32 @@ public final class Hold implements Permit {
         engine.counts().holds.incrementAndGet();
         lease.start();
         engine.add(this);
+    }
+
+    /**
+     * The hold of an owner that has acquired it elsewhere; the calling thread waits for the reply.
+     *
+     * @throws LockLostException when that grant is over
+     */
+    public static Hold resume(Terms terms, long token) {
+        Claim claim = Terms.claims(List.of(terms)).get(0);
+        Moment sent = Moment.now();
+        boolean isHeld;
+        try {
+            isHeld = Long.valueOf(1).equals(terms.engine().call(claim.renew(terms.lease(), token)));
+        } catch (WrongTypeException overwritten) {
+            isHeld = false;
+        }
+        if (!isHeld) {
+            throw lost(claim, token);
+        }
+        terms.engine().counts().acquisitions.increment();
+        return new Hold(terms, claim, token, sent, false, null);
+    }
+
+    private static LockLostException lost(Claim claim, long token) {
+        Lost loss = Lost.of(claim.key(), token, LostReason.TAKEN);
+        return new LockLostException(loss.toString(), loss);
     }
 
     Claim claim() {
@@ -222,7 +249,17 @@ public final class Hold implements Permit {
     @Override
     public boolean leave(Duration lastLease) {
         Blocking.check();
-        boolean isHeld = Blocking.get(lease.change(lastLease, true));
+        return awaitLeft(startLeave(lastLease));
+    }
+
+    /** Asks for the last lease. */
+    public CompletableFuture<Boolean> startLeave(Duration lastLease) {
+        return lease.change(lastLease, true);
+    }
+
+    /** Whether it was held to the end. The hold ends here also when it was not. */
+    public boolean awaitLeft(CompletableFuture<Boolean> leaving) {
+        boolean isHeld = Blocking.get(leaving);
         end();
         return isHeld;
     }
@@ -269,8 +306,7 @@ public final class Hold implements Permit {
                 throw refused;
             }
             loseOnLoop();
-            Lost loss = Lost.of(claim.key(), token, LostReason.TAKEN);
-            throw new LockLostException(loss.toString(), loss);
+            throw lost(claim, token);
         }
     }
 

@@ -313,6 +313,7 @@ final class Lease {
         } else if (Long.valueOf(1).equals(reply.value())) {
             length = change.lease;
             if (change.isLast) {
+                network.counts().releases.increment();
                 hold.end();
             } else if (!isStopped) {
                 confirm(sent, change.lease);

@@ -76,6 +76,16 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         return new Terms(engine, key, kind, lease, margin, thread, true, shares, isFixed, isSession, onLost);
     }
 
+    /** The same for an owner that the program names, whose hold it takes over. */
+    public Terms namedBy(String name) {
+        if (isSession) {
+            throw new IllegalArgumentException("a hold with a session is not resumed: it ends with its connection");
+        }
+        byte[] named = LockOptions.defaults().owner(name).owner().orElseThrow();
+        checkOwner(mode(), named);
+        return new Terms(engine, key, kind, lease, margin, named, false, false, isFixed, false, onLost);
+    }
+
     /** A lease in nanoseconds, of whole milliseconds. */
     static long checked(Duration lease) {
         return Clock.nanos(LockOptions.defaults().lease(lease).lease());

@@ -50,6 +50,11 @@ public final class Reply {
         return null;
     }
 
+    /** The number behind this name in a map, or null. */
+    public static Long number(Object reply, String name) {
+        return field(reply, name) instanceof Long number ? number : null;
+    }
+
     /** The text of a string, or null. */
     public static String text(Object value) {
         if (value instanceof byte[] bytes) {
