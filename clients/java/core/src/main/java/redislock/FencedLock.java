@@ -457,8 +457,8 @@ public final class FencedLock implements Lock {
      * @param token its {@linkplain Guard#token() token}
      * @return the guard
      * @throws LockLostException        when that grant is over; nothing is changed
-     * @throws LockException            when the server cannot be reached, or refuses. Without an answer the lease may be
-     *     set; the hold is not released, as the other process may still have it
+     * @throws LockException            when the server cannot be reached, or refuses. Without an answer the lease may
+     *     be set; the hold is not released, as the other process may still have it
      * @throws IllegalArgumentException when the owner is out of the bounds of {@link LockOptions#owner(String)}, or the
      *     lock has {@link LockOptions#session()}
      */

@@ -11,33 +11,38 @@ import redislock.internal.Utf8;
  * The options of a lock or a semaphore. Immutable: each method returns changed options. The bounds are checked here,
  * except those that depend on two of the values, which are checked when the lock is made.
  */
-public final class LockOptions {
+public final class LockOptions implements Cloneable {
     private static final Duration LONGEST_LEASE = Duration.ofDays(100 * 365);
     private static final int LONGEST_OWNER = 256;
     private static final int LONGEST_NOTE = 256;
 
-    private static final LockOptions DEFAULTS =
-            new LockOptions(Duration.ofSeconds(30), null, null, false, false, null, null, null);
+    private static final int MOST_REPLICAS = 100;
 
-    private final Duration lease;
-    private final @Nullable Duration margin;
-    private final byte @Nullable [] owner;
-    private final boolean fixed;
-    private final boolean session;
-    private final @Nullable Integer limit;
-    private final byte @Nullable [] note;
-    private final @Nullable Consumer<Lost> onLost;
+    private static final LockOptions DEFAULTS = new LockOptions();
 
-    private LockOptions(Duration lease, @Nullable Duration margin, byte @Nullable [] owner, boolean fixed,
-            boolean session, @Nullable Integer limit, byte @Nullable [] note, @Nullable Consumer<Lost> onLost) {
-        this.lease = lease;
-        this.margin = margin;
-        this.owner = owner;
-        this.fixed = fixed;
-        this.session = session;
-        this.limit = limit;
-        this.note = note;
-        this.onLost = onLost;
+    // Changed by `with` alone, before a program has the object.
+    private Duration lease = Duration.ofSeconds(30);
+    private @Nullable Duration margin;
+    private byte @Nullable [] owner;
+    private boolean fixed;
+    private boolean session;
+    private @Nullable Integer limit;
+    private byte @Nullable [] note;
+    private @Nullable Integer replicas;
+    private Duration replicasWithin = Duration.ofMillis(100);
+    private @Nullable Consumer<Lost> onLost;
+
+    private LockOptions() {
+    }
+
+    private LockOptions with(Consumer<LockOptions> change) {
+        try {
+            LockOptions changed = (LockOptions) clone();
+            change.accept(changed);
+            return changed;
+        } catch (CloneNotSupportedException impossible) {
+            throw new IllegalStateException(impossible);
+        }
     }
 
     /**
@@ -58,7 +63,8 @@ public final class LockOptions {
      * @throws IllegalArgumentException when it is out of bounds
      */
     public LockOptions lease(Duration lease) {
-        return new LockOptions(checkedLease(lease), margin, owner, fixed, session, limit, note, onLost);
+        Duration checked = checkedLease(lease);
+        return with(changed -> changed.lease = checked);
     }
 
     /**
@@ -73,7 +79,7 @@ public final class LockOptions {
         if (Objects.requireNonNull(margin, "margin").isNegative()) {
             throw new IllegalArgumentException("a margin is not negative");
         }
-        return new LockOptions(lease, margin, owner, fixed, session, limit, note, onLost);
+        return with(changed -> changed.margin = margin);
     }
 
     /**
@@ -107,7 +113,7 @@ public final class LockOptions {
         if (owner[0] == '#') {
             throw new IllegalArgumentException("owners that begin with '#' are reserved");
         }
-        return new LockOptions(lease, margin, owner.clone(), fixed, session, limit, note, onLost);
+        return with(changed -> changed.owner = owner.clone());
     }
 
     /**
@@ -117,7 +123,7 @@ public final class LockOptions {
      * @return changed options
      */
     public LockOptions fixedLease() {
-        return new LockOptions(lease, margin, owner, true, session, limit, note, onLost);
+        return with(changed -> changed.fixed = true);
     }
 
     /**
@@ -131,7 +137,7 @@ public final class LockOptions {
      * @return changed options
      */
     public LockOptions session() {
-        return new LockOptions(lease, margin, owner, fixed, true, limit, note, onLost);
+        return with(changed -> changed.session = true);
     }
 
     /**
@@ -146,7 +152,7 @@ public final class LockOptions {
         if (permits < 1) {
             throw new IllegalArgumentException("a limit is at least one permit");
         }
-        return new LockOptions(lease, margin, owner, fixed, session, permits, note, onLost);
+        return with(changed -> changed.limit = permits);
     }
 
     /**
@@ -158,7 +164,7 @@ public final class LockOptions {
      * @throws IllegalArgumentException when it is longer
      */
     public LockOptions note(String note) {
-        return new LockOptions(lease, margin, owner, fixed, session, limit, checkedNote(note), onLost);
+        return with(changed -> changed.note = checkedNote(note));
     }
 
     static byte[] checkedNote(String note) {
@@ -178,8 +184,38 @@ public final class LockOptions {
      * @return changed options
      */
     public LockOptions onLost(Consumer<Lost> onLost) {
-        return new LockOptions(lease, margin, owner, fixed, session, limit, note,
-                Objects.requireNonNull(onLost, "onLost"));
+        return with(changed -> changed.onLost = Objects.requireNonNull(onLost, "onLost"));
+    }
+
+    /**
+     * A grant counts only when so many replicas have it ({@code WAIT}); otherwise the acquisition throws {@link
+     * NotReplicatedException}, and the lock is given back. Each grant costs one more request and the answers of the
+     * replicas; renewals and re-entries are not waited for. Not with {@link #session()}. The user needs {@code +wait}.
+     *
+     * @param number 1 to 100
+     * @return changed options
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockOptions replicas(int number) {
+        if (number < 1 || number > MOST_REPLICAS) {
+            throw new IllegalArgumentException("a number of replicas is 1 to " + MOST_REPLICAS);
+        }
+        return with(changed -> changed.replicas = number);
+    }
+
+    /**
+     * How long the answers of the {@linkplain #replicas(int) replicas} may take. A server asks them at once, so the
+     * default of 100 ms is many times what it takes inside of a data centre.
+     *
+     * @param wait 1 ms to a day
+     * @return changed options
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockOptions replicasWithin(Duration wait) {
+        if (wait.compareTo(Duration.ofMillis(1)) < 0 || wait.compareTo(Duration.ofDays(1)) > 0) {
+            throw new IllegalArgumentException("replicas have 1 ms to a day");
+        }
+        return with(changed -> changed.replicasWithin = wait);
     }
 
     /**
@@ -243,6 +279,24 @@ public final class LockOptions {
      */
     public Optional<byte[]> note() {
         return Optional.ofNullable(note).map(byte[]::clone);
+    }
+
+    /**
+     * The number of replicas that must have a grant.
+     *
+     * @return the number, or nothing
+     */
+    public Optional<Integer> replicas() {
+        return Optional.ofNullable(replicas);
+    }
+
+    /**
+     * How long the answers of the replicas may take.
+     *
+     * @return 100 ms by default
+     */
+    public Duration replicasWithin() {
+        return replicasWithin;
     }
 
     /**

@@ -15,8 +15,8 @@ import java.util.Map;
  * @param renewalsFailed      attempted renewals that were not confirmed. A failed one is repeated until the lock is
  *                            lost
  * @param losses              losses that were reported
- * @param releases            releases that the server answered, including the answer that the lock was no longer held, and
- *     holds that were left to their lease
+ * @param releases            releases that the server answered, including the answer that the lock was no longer held,
+ *     and holds that were left to their lease
  * @param releasesFailed      releases, and withdrawals of waits, that were given up without a reply
  * @param connections         opened connections, including those to sentinels
  * @param holds               gauge: guards that are neither released nor closed, including those whose lock is lost.

@@ -2,6 +2,7 @@ package redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.time.Duration;
 import java.util.Optional;
@@ -74,6 +75,12 @@ class ReadmeTest {
         }
         client.settled(Duration.ofSeconds(60));
         assertEquals(0, order.info().holders().size());
+    }
+
+    @Test
+    void replicas() {
+        FencedLock payments = client.lock("payments", LockOptions.defaults().replicas(1));
+        assertEquals(0, assertThrows(NotReplicatedException.class, payments::tryLock).had());
     }
 
     @Test

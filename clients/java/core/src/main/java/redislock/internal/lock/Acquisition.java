@@ -15,6 +15,7 @@ import redislock.internal.Counts;
 import redislock.internal.Loop;
 import redislock.internal.Moment;
 import redislock.internal.Pause;
+import redislock.internal.net.Errors;
 import redislock.internal.net.Link;
 import redislock.internal.net.Reply;
 
@@ -40,8 +41,8 @@ public final class Acquisition implements Engine.Pending {
     private volatile Wait wait;
     /** The connection of a session, otherwise that of the client. */
     private Link link;
-    /** Whether the owner holds the lock, and the lease of its session is still to be read. */
-    private volatile boolean isBinding;
+    /** Whether the owner holds the lock, and the lease of its session is still to be read, or its replicas asked. */
+    private volatile boolean isChecking;
     private Loop.Timer unsettledTimer;
     /** Whether it was refused as a deadlock, and begun anew. */
     private boolean isRefused;
@@ -98,12 +99,8 @@ public final class Acquisition implements Engine.Pending {
         Terms first = terms.get(0);
         claims = Terms.claims(terms);
         link = first.isSession() ? engine.network().linkOf(first.key()) : engine.network().link();
-        long certain = Clock.NEVER;
-        for (Terms each : terms) {
-            certain = Math.min(certain, each.isSession() ? Clock.NEVER : each.reportedAfter(each.lease()));
-        }
         Wait.Request request = new Wait.Request(first.key(),
-                Claim.acquire(claims, first.isSession() ? 0 : first.lease()), certain, terms.size() == 1,
+                Claim.acquire(claims, first.isSession() ? 0 : first.lease()), certain(), terms.size() == 1,
                 first.mustExist());
         wait = new Wait(engine.network(), link, request, end, new Wait.Listener() {
             @Override
@@ -120,8 +117,12 @@ public final class Acquisition implements Engine.Pending {
                 } else if (grant.tokens().length != terms.size()) {
                     over(Reply.foreign(engine.network().server()), false);
                 } else if (first.isSession()) {
-                    isBinding = true;
+                    isChecking = true;
                     engine.loop().execute(() -> bind(grant.tokens()[0]));
+                } else if (first.options().replicas().isPresent()) {
+                    isChecking = true;
+                    stopAfterWait();
+                    engine.loop().execute(() -> check(grant.tokens()));
                 } else {
                     granted(grant);
                 }
@@ -153,7 +154,7 @@ public final class Acquisition implements Engine.Pending {
 
     /** Ends the present attempt, and gives it up if a request of it may still be served: then it returns true. */
     private boolean abandon(Runnable then) {
-        boolean mayBeServed = wait != null && (wait.stop() || isBinding);
+        boolean mayBeServed = wait != null && (wait.stop() || isChecking);
         Link former = link;
         Runnable done = () -> {
             closeOwn(former);
@@ -164,7 +165,7 @@ public final class Acquisition implements Engine.Pending {
         } else {
             done.run();
         }
-        isBinding = false;
+        isChecking = false;
         return mayBeServed;
     }
 
@@ -200,6 +201,34 @@ public final class Acquisition implements Engine.Pending {
         });
     }
 
+    /** Asks the replicas for the grant, which sets the lease anew. */
+    private void check(long[] tokens) {
+        if (isOver.get()) {
+            return;
+        }
+        engine.replicas().check(terms, claims, tokens, (sent, isHeld, error) -> {
+            if (isOver.get()) {
+                return;
+            }
+            if (error != null || sent.elapsed() >= certain()) {
+                over(error != null ? error : Errors.noAnswer(engine.network().server()), false);
+            } else if (!isHeld) {
+                restart();
+            } else if (isOver.compareAndSet(false, true)) {
+                hold(new Wait.Grant(tokens, sent), null);
+            }
+        });
+    }
+
+    /** How long after its request a grant of all these locks is usable. */
+    private long certain() {
+        long certain = Clock.NEVER;
+        for (Terms each : terms) {
+            certain = Math.min(certain, each.isSession() ? Clock.NEVER : each.reportedAfter(each.lease()));
+        }
+        return certain;
+    }
+
     private void notBound(LockException error) {
         if (isOver.get()) {
             return;
@@ -216,11 +245,15 @@ public final class Acquisition implements Engine.Pending {
             // Given up meanwhile: its request counts as one without a reply.
             return;
         }
+        stopAfterWait();
+        hold(grant, null);
+    }
+
+    /** Stops a wait that was granted. The reply to the first request, which comes on another thread, leaves nothing. */
+    private void stopAfterWait() {
         if (engine.loop().isCurrent()) {
-            // Otherwise it is the reply to the first request, and nothing is left to be stopped.
             wait.stop();
         }
-        hold(grant, null);
     }
 
     private void hold(Wait.Grant grant, Link bound) {
@@ -296,7 +329,7 @@ public final class Acquisition implements Engine.Pending {
     /** Gives the present attempt up at each key. {@code then} runs on a thread that must not be blocked. */
     private void giveUp(Runnable then) {
         // If nothing can have been granted, a refusal is that of the acquire again and is no failure.
-        boolean isServed = wait.isUnanswered() || isBinding;
+        boolean isServed = wait.isUnanswered() || isChecking;
         CompletableFuture<Void> settled = new CompletableFuture<>();
         unsettled(settled);
         AtomicInteger left = new AtomicInteger(claims.size());

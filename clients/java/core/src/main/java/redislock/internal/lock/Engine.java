@@ -49,6 +49,7 @@ public final class Engine {
     private final AtomicInteger beginning = new AtomicInteger();
     private final AtomicLong lastNumber = new AtomicLong();
     private final Sessions sessions = new Sessions();
+    private final Replicas replicas;
     /** The holds and acquisitions of this client. */
     private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
     private final Set<Pending> pending = ConcurrentHashMap.newKeySet();
@@ -69,6 +70,7 @@ public final class Engine {
     /** {@code own} and {@code observer} may be null. */
     public Engine(Network network, Executor callbacks, Executor completions, Executor own, LockObserver observer) {
         this.network = network;
+        this.replicas = new Replicas(network);
         this.callbacks = callbacks;
         this.completions = completions;
         this.own = own;
@@ -159,6 +161,10 @@ public final class Engine {
 
     Sessions sessions() {
         return sessions;
+    }
+
+    Replicas replicas() {
+        return replicas;
     }
 
     public String id() {

@@ -23,11 +23,10 @@ import redislock.internal.lock.Claim.Kind;
  * @param isThread  whether the owner is a thread of this process, whose acquisitions have numbers
  * @param shares    whether the owner has a hold of another mode at the key
  * @param isFixed   whether the lease is not renewed
- * @param isSession whether a hold is bound to a connection
- * @param onLost    the callback of losses, or null
+ * @param options   the program's options, whose lease, owner and {@code isFixed} may be others
  */
 public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margin, byte[] owner, boolean isThread,
-        boolean shares, boolean isFixed, boolean isSession, Consumer<Lost> onLost) {
+        boolean shares, boolean isFixed, LockOptions options) {
     /** The longest time until a server notices that a connection has vanished, by the default {@code tcp-keepalive}. */
     private static final long VANISHED = 600_000 * Clock.MILLI;
 
@@ -38,6 +37,9 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         boolean isSemaphore = mode == null;
         if (options.isSession() && (isSemaphore || options.isFixedLease())) {
             throw new IllegalArgumentException("a session is for locks without a fixed lease");
+        }
+        if (options.isSession() && options.replicas().isPresent()) {
+            throw new IllegalArgumentException("replicas are not waited for with a session");
         }
         if (!isSemaphore && options.limit().isPresent()) {
             throw new IllegalArgumentException("a limit is an option of semaphores");
@@ -57,7 +59,7 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         Kind kind = new Kind(mode, options.limit().orElse(null), note);
         boolean isDefault = options.margin().equals(options.lease().dividedBy(6));
         return new Terms(engine, key.clone(), kind, lease, isDefault ? null : (Long) margin, owner,
-                false, false, options.isFixedLease(), options.isSession(), options.onLost().orElse(null));
+                false, false, options.isFixedLease(), options);
     }
 
     private static void checkOwner(Mode mode, byte[] owner) {
@@ -73,17 +75,17 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
 
     /** The same for a thread of this process; {@code shares}: it has a hold of another mode at the key. */
     public Terms ownedBy(byte[] thread, boolean shares) {
-        return new Terms(engine, key, kind, lease, margin, thread, true, shares, isFixed, isSession, onLost);
+        return new Terms(engine, key, kind, lease, margin, thread, true, shares, isFixed, options);
     }
 
     /** The same for an owner that the program names, whose hold it takes over. */
     public Terms namedBy(String name) {
-        if (isSession) {
+        if (isSession()) {
             throw new IllegalArgumentException("a hold with a session is not resumed: it ends with its connection");
         }
         byte[] named = LockOptions.defaults().owner(name).owner().orElseThrow();
         checkOwner(mode(), named);
-        return new Terms(engine, key, kind, lease, margin, named, false, false, isFixed, false, onLost);
+        return new Terms(engine, key, kind, lease, margin, named, false, false, isFixed, options);
     }
 
     /** A lease in nanoseconds, of whole milliseconds. */
@@ -93,13 +95,22 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
 
     /** The same with a lease that is not renewed. */
     public Terms fixed(Duration fixedLease) {
-        return new Terms(
-                engine, key, kind, checked(fixedLease), margin, owner, isThread, shares, true, isSession, onLost);
+        return new Terms(engine, key, kind, checked(fixedLease), margin, owner, isThread, shares, true, options);
     }
 
     /** The same with the lease that the server has set for a session. */
     Terms leased(long serverLease) {
-        return new Terms(engine, key, kind, serverLease, margin, owner, isThread, shares, isFixed, isSession, onLost);
+        return new Terms(engine, key, kind, serverLease, margin, owner, isThread, shares, isFixed, options);
+    }
+
+    /** Whether a hold is bound to a connection. */
+    public boolean isSession() {
+        return options.isSession();
+    }
+
+    /** The callback of losses, or null. */
+    Consumer<Lost> onLost() {
+        return options.onLost().orElse(null);
     }
 
     public boolean hasNote() {
@@ -139,6 +150,8 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
                 && kind.equals(other.kind)
                 && isFixed == other.isFixed
                 && shares == other.shares
+                && options.replicas().equals(other.options.replicas())
+                && options.replicasWithin().equals(other.options.replicasWithin())
                 && Arrays.equals(owner, other.owner)
                 && (!engine.network().isCluster() || SlotHash.getSlot(key) == SlotHash.getSlot(other.key));
     }
@@ -156,6 +169,6 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
     /** How long a hold may last without further requests: a session is renewed by the server until it notices the end
      * of the connection. */
     long lastsFor(long ofLease) {
-        return isSession ? Math.max(ofLease, VANISHED) : ofLease;
+        return isSession() ? Math.max(ofLease, VANISHED) : ofLease;
     }
 }

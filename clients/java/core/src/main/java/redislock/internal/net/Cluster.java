@@ -4,6 +4,7 @@ import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.SlotHash;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.cluster.models.partitions.Partitions;
 import io.lettuce.core.cluster.models.partitions.RedisClusterNode;
@@ -12,8 +13,10 @@ import io.lettuce.core.codec.ByteArrayCodec;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.resource.ClientResources;
 import java.time.Duration;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 import redislock.LockConnectionException;
@@ -27,6 +30,9 @@ final class Cluster extends Network {
     private final RedisClusterClient client;
     private final Opened<StatefulRedisClusterPubSubConnection<byte[], byte[]>> messages;
     private final AtomicLong looked = new AtomicLong();
+    /** The connections of {@link #connectAlone}, each with the one to the cluster that it is a part of. */
+    private final Map<StatefulConnection<byte[], byte[]>, StatefulConnection<byte[], byte[]>> parents =
+            new ConcurrentHashMap<>();
     /** Lettuce repeats the open requests when one of its connections ends. */
     private final RedisConnectionStateListener listener = new RedisConnectionStateListener() {
         @Override
@@ -75,12 +81,13 @@ final class Cluster extends Network {
             return connection.getConnectionAsync(node.getUri().getHost(), node.getUri().getPort())
                     .whenComplete((alone, failure) -> {
                         if (failure != null) {
-                            Opened.end(connection);
+                            super.end(connection);
                         } else {
+                            parents.put(alone, connection);
                             alone.addListener(new RedisConnectionStateListener() {
                                 @Override
                                 public void onRedisDisconnected(RedisChannelHandler<?, ?> ended) {
-                                    Opened.end(connection);
+                                    end(alone);
                                 }
                             });
                         }
@@ -116,6 +123,17 @@ final class Cluster extends Network {
     }
 
     @Override
+    public String nodeOf(byte[] key) {
+        RedisClusterNode node = client.getPartitions().getPartitionBySlot(SlotHash.getSlot(key));
+        return node == null ? "" : node.getNodeId();
+    }
+
+    @Override
+    public CompletionStage<?> lookForNodes() {
+        return client.refreshPartitionsAsync();
+    }
+
+    @Override
     void refresh() {
         long last = looked.get();
         if (Clock.now() - last > LOOK && looked.compareAndSet(last, Clock.now())) {
@@ -126,6 +144,15 @@ final class Cluster extends Network {
     @Override
     public void close() {
         client.removeListener(listener);
+        ended(CompletableFuture.allOf(
+                parents.keySet().stream().map(this::end).toArray(CompletableFuture<?>[]::new)));
         super.close();
+    }
+
+    /** Lettuce warns of a part that is closed before the whole. */
+    @Override
+    CompletableFuture<Void> end(StatefulConnection<byte[], byte[]> connection) {
+        StatefulConnection<byte[], byte[]> parent = parents.remove(connection);
+        return super.end(parent != null ? parent : connection);
     }
 }

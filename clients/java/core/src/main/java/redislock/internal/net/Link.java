@@ -151,6 +151,7 @@ public final class Link {
 
     /** Closes the connection. Requests under way fail. Completes when it is closed. */
     public CompletableFuture<Void> close() {
+        network.forget(this);
         return opened.close();
     }
 

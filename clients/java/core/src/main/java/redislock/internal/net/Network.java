@@ -2,6 +2,7 @@ package redislock.internal.net;
 
 import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.ClientOptions;
+import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SocketOptions;
@@ -20,8 +21,10 @@ import io.lettuce.core.resource.DefaultClientResources;
 import io.lettuce.core.resource.Delay;
 import java.time.Duration;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import redislock.LockConnectionException;
@@ -63,6 +66,8 @@ public abstract class Network {
     /** What is called when a connection was to be opened and the program has closed its client. */
     private volatile Runnable whenLeft = () -> {};
     private final Link link;
+    /** Those of {@link #linkOf}. */
+    private final Set<Link> alone = ConcurrentHashMap.newKeySet();
     private final Lines lines;
 
     /** {@code address} is null where the client is the program's, which then has this name. */
@@ -222,14 +227,27 @@ public abstract class Network {
         return link;
     }
 
-    /** A connection for one hold, which is not opened again after its end. */
+    /** A connection of its own to the node of this key, which is not opened again after its end. */
     public Link linkOf(byte[] key) {
         AtomicBoolean isUsed = new AtomicBoolean();
-        return new Link(this, new Opened<>(this, () -> isUsed.compareAndSet(false, true)
+        Link link = new Link(this, new Opened<>(this, () -> isUsed.compareAndSet(false, true)
                 ? connectAlone(SlotHash.getSlot(key))
                 : CompletableFuture.failedFuture(new LockConnectionException(
-                        server, "the connection to which the hold was bound has ended", null)), false), true);
+                        server, "the connection has ended", null)), false), true);
+        alone.add(link);
+        return link;
     }
+
+    /** The link is closed. */
+    void forget(Link link) {
+        alone.remove(link);
+    }
+
+    /** A name of the node that serves this key, as far as is known; the same name outside of a cluster. */
+    public abstract String nodeOf(byte[] key);
+
+    /** Looks for the nodes of the slots. */
+    public abstract CompletionStage<?> lookForNodes();
 
     public Lines lines() {
         return lines;
@@ -290,13 +308,24 @@ public abstract class Network {
         return isShut;
     }
 
+    /** Lettuce warns of a second time, and the end of its client is one. */
+    CompletableFuture<Void> end(StatefulConnection<byte[], byte[]> connection) {
+        boolean isEnded = connection instanceof RedisChannelHandler<?, ?> handler && handler.isClosed();
+        return isEnded ? CompletableFuture.completedFuture(null) : connection.closeAsync();
+    }
+
+    /** Waits for the end of connections. */
+    static void ended(CompletableFuture<Void> end) {
+        end.orTimeout(END_SECONDS, TimeUnit.SECONDS).handle((unused, error) -> null).join();
+    }
+
     /** Closes what this client has opened. Requests under way fail. */
     public void close() {
         isEnding = true;
         // First: Lettuce warns of a cluster's connections that are closed with its client.
-        CompletableFuture.allOf(link.close(), messages().close()).orTimeout(END_SECONDS, TimeUnit.SECONDS)
-                .handle((unused, error) -> null).join();
+        ended(CompletableFuture.allOf(link.close(), messages().close()));
         if (isForeign) {
+            alone.forEach(Link::close);
             return;
         }
         isShut = true;

@@ -98,7 +98,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         if (isLate || !isLasting && !connection.isOpen()) {
             forget(mine);
             // Lettuce warns of a second end.
-            return network.isShut() ? CompletableFuture.completedFuture(null) : end(connection);
+            return network.isShut() ? CompletableFuture.completedFuture(null) : network.end(connection);
         }
         return CompletableFuture.completedFuture(null);
     }
@@ -114,7 +114,7 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
         CompletableFuture<C> mine = present;
         if (mine != null && mine.isDone() && !mine.isCompletedExceptionally() && mine.join() == connection
                 && forget(mine)) {
-            end(connection);
+            network.end(connection);
         }
     }
 
@@ -129,16 +129,10 @@ final class Opened<C extends StatefulConnection<byte[], byte[]>> {
             present = null;
         }
         boolean isOpen = mine != null && !mine.completeExceptionally(closed()) && !mine.isCompletedExceptionally();
-        return isOpen ? end(mine.join()) : opening;
+        return isOpen ? network.end(mine.join()) : opening;
     }
 
     private LockConnectionException closed() {
         return new LockConnectionException(network.server(), "the client is closed", null);
-    }
-
-    /** Lettuce warns of a second time, and the end of its client is one. */
-    static CompletableFuture<Void> end(StatefulConnection<byte[], byte[]> connection) {
-        boolean isEnded = connection instanceof RedisChannelHandler<?, ?> handler && handler.isClosed();
-        return isEnded ? CompletableFuture.completedFuture(null) : connection.closeAsync();
     }
 }
