@@ -1,25 +1,61 @@
 package redislock;
 
 import java.time.Duration;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Receives durations from a {@link LockClient}, for timers. It is called on the client's executor, never on a thread of
- * the transport, and not in order.
+ * Receives what happens to the locks and permits of a {@link LockClient}, for metrics and traces. It is called on the
+ * client's executor, never on a thread of the transport or the one that renews, and not in order: of one lock, too, an
+ * event may come before an earlier one. An exception is logged, as a warning of the logger {@code redislock}.
  */
 public interface LockObserver {
     /**
-     * An acquisition that waited in the server's queue was granted. A {@link MultiLock} calls it for each of its
-     * requests.
+     * What an event is about. It has no owner.
      *
-     * @param wait since the acquisition began
+     * @param name the key as text; bytes that are not UTF-8 are replaced
+     * @param kind {@code exclusive}, {@code read}, {@code write} or {@code permit}
+     * @param id   of the acquisition, the same in all its events
      */
-    default void waited(Duration wait) {}
+    record Subject(String name, String kind, long id) {}
 
     /**
-     * A lock or permit that was still held was released. Lost holds, and those of {@link Guard#leave(Duration)}, are
-     * not reported.
+     * An acquisition has begun. One of several locks in one request calls it for each of them. A re-entry is none.
      *
-     * @param hold from the grant to the call that released it
+     * @param lock the lock
      */
-    default void held(Duration hold) {}
+    default void asked(Subject lock) {}
+
+    /**
+     * The acquisition has ended. It is called once for each {@link #asked}.
+     *
+     * @param lock    the lock
+     * @param granted whether it was granted
+     * @param waited  the time since it began, if it waited in the server's queue, otherwise zero
+     * @param error   the error that has ended it, or null
+     */
+    default void answered(Subject lock, boolean granted, Duration waited, @Nullable RuntimeException error) {}
+
+    /**
+     * A hold that was not reported as lost was released, or left to its lease. The server has perhaps not answered yet.
+     *
+     * @param lock the lock
+     * @param held the time since the grant
+     */
+    default void released(Subject lock, Duration held) {}
+
+    /**
+     * A hold was lost.
+     *
+     * @param lock   the lock
+     * @param reason why
+     */
+    default void lost(Subject lock, LostReason reason) {}
+
+    /**
+     * A renewal was not confirmed a third of the lease after it was due. It is called once until one is confirmed.
+     *
+     * @param lock the lock
+     * @param by   the time since it was due
+     */
+    default void late(Subject lock, Duration by) {}
 }

@@ -8,12 +8,13 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 import redislock.LockObserver;
 
 /**
  * The timers of a client: {@code redis.lock.wait}, of each acquisition that waited in the server's queue and was
- * granted, and {@code redis.lock.hold}, of each lock or permit that was released in time. They publish no percentiles
- * and no histogram, unless a {@code MeterFilter} says so.
+ * granted, and {@code redis.lock.hold}, of each lock or permit that was released or left, and not lost before. They
+ * publish no percentiles and no histogram, unless a {@code MeterFilter} says so.
  *
  * <p>It is given to the client as its observer, and to {@link LockMetrics}, which registers the timers. Durations
  * before that are dropped. Each client needs timers of its own.
@@ -60,12 +61,14 @@ public final class LockTimers implements LockObserver {
     }
 
     @Override
-    public void waited(Duration wait) {
-        record(Pair::waits, wait);
+    public void answered(Subject lock, boolean granted, Duration waited, @Nullable RuntimeException error) {
+        if (granted && !waited.isZero()) {
+            record(Pair::waits, waited);
+        }
     }
 
     @Override
-    public void held(Duration hold) {
-        record(Pair::holds, hold);
+    public void released(Subject lock, Duration held) {
+        record(Pair::holds, held);
     }
 }

@@ -6,10 +6,12 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BiConsumer;
 import redislock.DeadlockException;
 import redislock.LockClosedException;
 import redislock.LockConnectionException;
 import redislock.LockException;
+import redislock.LockObserver;
 import redislock.internal.Clock;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
@@ -31,6 +33,8 @@ public final class Acquisition implements Engine.Pending {
     private final List<Terms> terms;
     private final long end;
     private final long startedAt = Clock.now();
+    /** Of the events; zero: there is no observer. */
+    private final long id;
     private final CompletableFuture<List<Hold>> result = new CompletableFuture<>();
     private final CompletableFuture<Void> undone = new CompletableFuture<>();
     private final AtomicBoolean isOver = new AtomicBoolean();
@@ -51,6 +55,7 @@ public final class Acquisition implements Engine.Pending {
         this.terms = new ArrayList<>(terms);
         this.engine = terms.get(0).engine();
         this.end = end;
+        this.id = engine.nextEvent();
     }
 
     /** Acquires the locks of these terms, which agree in everything but key and margin, until {@code end}. */
@@ -58,6 +63,7 @@ public final class Acquisition implements Engine.Pending {
         Terms first = terms.get(0);
         first.engine().checkOpen();
         Acquisition acquisition = new Acquisition(terms, end);
+        acquisition.observe((observer, lock) -> observer.asked(lock));
         first.engine().add(acquisition);
         List<CompletableFuture<Void>> unsettled = new ArrayList<>();
         for (Terms each : terms) {
@@ -260,17 +266,26 @@ public final class Acquisition implements Engine.Pending {
         List<Hold> holds = new ArrayList<>(terms.size());
         for (int i = 0; i < terms.size(); i++) {
             holds.add(new Hold(
-                    terms.get(i), claims.get(i), grant.tokens()[i], grant.sent(), wait.isUnanswered(), bound));
+                    terms.get(i), claims.get(i), id, grant.tokens()[i], grant.sent(), wait.isUnanswered(), bound));
         }
-        if (wait.hasWaited()) {
-            Duration waited = Duration.ofNanos(Clock.now() - startedAt);
-            engine.observe(observer -> observer.waited(waited));
-        }
+        tell(true, null);
         engine.granted(terms.get(0).key(), wait.hasWaited());
         engine.counts().acquisitions.add(holds.size());
         engine.remove(this);
         undone.complete(null);
         result.complete(holds);
+    }
+
+    private void tell(boolean isGranted, RuntimeException error) {
+        boolean hasWaited = wait != null && wait.hasWaited();
+        Duration waited = Duration.ofNanos(hasWaited ? Clock.now() - startedAt : 0);
+        observe((observer, lock) -> observer.answered(lock, isGranted, waited, error));
+    }
+
+    private void observe(BiConsumer<LockObserver, LockObserver.Subject> call) {
+        if (id != 0) {
+            terms.forEach(each -> engine.observe(observer -> call.accept(observer, each.subject(id))));
+        }
     }
 
     /** Ends it with an error, or with null: without one. A grant that was quicker is given back. */
@@ -314,6 +329,7 @@ public final class Acquisition implements Engine.Pending {
             Counts counts = engine.counts();
             (error == null ? counts.acquisitionsRefused : counts.acquisitionsFailed).add(terms.size());
         }
+        tell(false, error);
         engine.remove(this);
         if (error == null) {
             result.complete(null);

@@ -48,6 +48,7 @@ public final class Engine {
     /** How many acquisitions are to send their first request on the client's thread. */
     private final AtomicInteger beginning = new AtomicInteger();
     private final AtomicLong lastNumber = new AtomicLong();
+    private final AtomicLong lastEvent = new AtomicLong();
     private final Sessions sessions = new Sessions();
     private final Replicas replicas;
     /** The holds and acquisitions of this client. */
@@ -219,6 +220,11 @@ public final class Engine {
         if (observer != null) {
             complete("the observer has failed", () -> call.accept(observer));
         }
+    }
+
+    /** A number for the events of an acquisition, if there is an observer. */
+    long nextEvent() {
+        return observer == null ? 0 : lastEvent.incrementAndGet();
     }
 
     /** Runs code of the program, and logs its failure. */

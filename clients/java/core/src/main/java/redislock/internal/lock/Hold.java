@@ -31,6 +31,8 @@ public final class Hold implements Permit {
     private final Engine engine;
     private final Terms terms;
     private final Claim claim;
+    /** Of the acquisition, for its events. */
+    private final long id;
     private final long token;
     /** Whether a request of the acquisition has no reply, and may be served after the release. */
     private final boolean isUnanswered;
@@ -54,10 +56,11 @@ public final class Hold implements Permit {
     private final AtomicReference<Runnable> onFinished = new AtomicReference<>();
 
     /** {@code bound} is the connection of a session, otherwise null. */
-    Hold(Terms terms, Claim claim, long token, Moment sent, boolean isUnanswered, Link bound) {
+    Hold(Terms terms, Claim claim, long id, long token, Moment sent, boolean isUnanswered, Link bound) {
         this.engine = terms.engine();
         this.terms = terms;
         this.claim = claim;
+        this.id = id;
         this.token = token;
         this.isUnanswered = isUnanswered;
         this.lease = new Lease(this, terms, sent, bound);
@@ -83,8 +86,12 @@ public final class Hold implements Permit {
         if (!isHeld) {
             throw lost(claim, token);
         }
-        terms.engine().counts().acquisitions.increment();
-        return new Hold(terms, claim, token, sent, false, null);
+        Engine engine = terms.engine();
+        long id = engine.nextEvent();
+        engine.counts().acquisitions.increment();
+        engine.observe(observer -> observer.asked(terms.subject(id)));
+        engine.observe(observer -> observer.answered(terms.subject(id), true, Duration.ZERO, null));
+        return new Hold(terms, claim, id, token, sent, false, null);
     }
 
     private static LockLostException lost(Claim claim, long token) {
@@ -137,6 +144,7 @@ public final class Hold implements Permit {
         }
         lease.stop();
         engine.counts().losses.increment();
+        engine.observe(observer -> observer.lost(terms.subject(id), reason));
         // Where nothing listens the log tells it.
         boolean isHeard = terms.onLost() != null || isWatched;
         engine.network().log().log(isHeard ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "{0}", loss);
@@ -164,6 +172,25 @@ public final class Hold implements Permit {
         if (isFinished()) {
             forgetting.cancel();
         }
+    }
+
+    private void tellReleased() {
+        if (lost.get() == null) {
+            Duration held = Duration.ofNanos(Clock.now() - grantedAt);
+            engine.observe(observer -> observer.released(terms.subject(id), held));
+        }
+    }
+
+    /** The server has set the last lease. */
+    void left() {
+        engine.counts().releases.increment();
+        tellReleased();
+        end();
+    }
+
+    /** A renewal is late. */
+    void late(long by) {
+        engine.observe(observer -> observer.late(terms.subject(id), Duration.ofNanos(by)));
     }
 
     /** Ends the hold in this process; nothing is sent. */
@@ -394,7 +421,7 @@ public final class Hold implements Permit {
             return releasing.get();
         }
         finish();
-        Duration held = Duration.ofNanos(Clock.now() - grantedAt);
+        tellReleased();
         if (isInBackground && lostReason() == LostReason.TAKEN && !isUnanswered) {
             over();
             result.complete(Released.NOT_HELD);
@@ -410,9 +437,6 @@ public final class Hold implements Permit {
         Release.send(engine, isUnanswered ? claim.giveUp() : claim.release(token), end, answer -> {
             if (answer.error() == null) {
                 engine.counts().releases.increment();
-                if (answer.released() == Released.YES && lost.get() == null) {
-                    engine.observe(observer -> observer.held(held));
-                }
             }
             over();
             settled.complete(null);

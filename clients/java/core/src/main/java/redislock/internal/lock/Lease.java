@@ -46,6 +46,8 @@ final class Lease {
     /** The latest end of a lease that the server may have: a request that set it may have had no reply. */
     private volatile long latestEnd;
     private boolean isAsking;
+    /** Whether it is told that the present renewal is late. */
+    private boolean isLate;
     /** After a renewal that has failed: when it is repeated. */
     private long repeatAt;
     /** Until when a request without a reply may still be served, and set this lease. */
@@ -149,12 +151,18 @@ final class Lease {
                 : Math.max(repeatAt, Clock.plus(confirmed.sent().steady(), confirmed.lease() / 3));
     }
 
+    /** The moment at which a renewal is late: a third of the lease after it was due. */
+    private long lateAt() {
+        return isLate || terms.isFixed() ? Clock.NEVER
+                : Clock.plus(confirmed.sent().steady(), confirmed.lease() / 3 * 2);
+    }
+
     /** Sets the timer of the next step that time brings. */
     private void arm() {
         if (timer != null) {
             timer.cancel();
         }
-        timer = loop.at(Math.min(reportedAt(), isAsking ? Clock.NEVER : dueAt()), this::step);
+        timer = loop.at(Math.min(Math.min(reportedAt(), lateAt()), isAsking ? Clock.NEVER : dueAt()), this::step);
         if (isStopped) {
             timer.cancel();
         }
@@ -164,6 +172,10 @@ final class Lease {
         long now = Clock.now();
         if (!isStopped && now >= reportedAt()) {
             hold.lose(LostReason.UNCONFIRMED, "", "");
+        }
+        if (!isStopped && now >= lateAt()) {
+            isLate = true;
+            hold.late(now - confirmed.sent().steady() - confirmed.lease() / 3);
         }
         if (!isAsking && isStopped) {
             changes.forEach(change -> change.result.complete(false));
@@ -262,6 +274,7 @@ final class Lease {
     /** The request that was sent then has set this lease. */
     private void confirm(Moment sent, long set) {
         network.counts().renewals.increment();
+        isLate = false;
         wasReplica = false;
         // A late request could still set its lease.
         boolean isCertain = sent.steady() >= unansweredUntil;
@@ -287,6 +300,7 @@ final class Lease {
                 hold.lose(LostReason.TAKEN, "", "");
             } else {
                 network.counts().renewals.increment();
+                isLate = false;
                 confirmed = new Confirmed(at.before(Math.max(0, length - left)), length);
             }
             step();
@@ -313,8 +327,7 @@ final class Lease {
         } else if (Long.valueOf(1).equals(reply.value())) {
             length = change.lease;
             if (change.isLast) {
-                network.counts().releases.increment();
-                hold.end();
+                hold.left();
             } else if (!isStopped) {
                 confirm(sent, change.lease);
             }

@@ -6,8 +6,10 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.Objects;
 import java.util.function.Consumer;
+import redislock.LockObserver;
 import redislock.LockOptions;
 import redislock.Lost;
 import redislock.Mode;
@@ -101,6 +103,12 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
     /** The same with the lease that the server has set for a session. */
     Terms leased(long serverLease) {
         return new Terms(engine, key, kind, serverLease, margin, owner, isThread, shares, isFixed, options);
+    }
+
+    /** What the observer is told of, with the number of an acquisition. */
+    LockObserver.Subject subject(long id) {
+        String kindName = kind.isPermit() ? "permit" : mode().name().toLowerCase(Locale.ROOT);
+        return new LockObserver.Subject(new String(key, StandardCharsets.UTF_8), kindName, id);
     }
 
     /** Whether a hold is bound to a connection. */
