@@ -17,6 +17,8 @@ public final class LockOptions implements Cloneable {
     private static final int LONGEST_NOTE = 256;
 
     private static final int MOST_REPLICAS = 100;
+    private static final int LONGEST_QUEUE = 1_000_000;
+    private static final int MOST_PERMITS = 64;
 
     private static final LockOptions DEFAULTS = new LockOptions();
 
@@ -30,6 +32,8 @@ public final class LockOptions implements Cloneable {
     private byte @Nullable [] note;
     private @Nullable Integer replicas;
     private Duration replicasWithin = Duration.ofMillis(100);
+    private @Nullable Integer queue;
+    private int count = 1;
     private @Nullable Consumer<Lost> onLost;
 
     private LockOptions() {
@@ -188,6 +192,37 @@ public final class LockOptions implements Cloneable {
     }
 
     /**
+     * Of a semaphore: an acquisition takes so many permits, all or none. One {@link Permit} is renewed and released for
+     * all of them. More than the semaphore has are waited for until {@link LockSemaphore#set(int)} raises its number.
+     *
+     * @param permits 1 to 64
+     * @return changed options
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockOptions count(int permits) {
+        if (permits < 1 || permits > MOST_PERMITS) {
+            throw new IllegalArgumentException("a count of permits is 1 to " + MOST_PERMITS);
+        }
+        return with(changed -> changed.count = permits);
+    }
+
+    /**
+     * An acquisition that would have to wait is refused at once with {@link QueueFullException}, if so many requests
+     * wait for the key already. A grant at once is never refused by it, and a wait keeps its place. After a restart of
+     * the server the queue begins anew, so a wait may be refused then.
+     *
+     * @param requests 0 to 1,000,000
+     * @return changed options
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockOptions queue(int requests) {
+        if (requests < 0 || requests > LONGEST_QUEUE) {
+            throw new IllegalArgumentException("a queue is for 0 to " + LONGEST_QUEUE + " requests");
+        }
+        return with(changed -> changed.queue = requests);
+    }
+
+    /**
      * A grant counts only when so many replicas have it ({@code WAIT}); otherwise the acquisition throws {@link
      * NotReplicatedException}, and the lock is given back. Each grant costs one more request and the answers of the
      * replicas; renewals and re-entries are not waited for. Not with {@link #session()}. The user needs {@code +wait}.
@@ -279,6 +314,24 @@ public final class LockOptions implements Cloneable {
      */
     public Optional<byte[]> note() {
         return Optional.ofNullable(note).map(byte[]::clone);
+    }
+
+    /**
+     * The number of permits that an acquisition takes.
+     *
+     * @return 1 by default
+     */
+    public int count() {
+        return count;
+    }
+
+    /**
+     * The number of waiting requests above which an acquisition does not wait.
+     *
+     * @return the number, or nothing
+     */
+    public Optional<Integer> queue() {
+        return Optional.ofNullable(queue);
     }
 
     /**

@@ -52,6 +52,17 @@ public final class LockSemaphore {
     }
 
     /**
+     * This semaphore; an acquisition takes so many of its permits, all or none, see {@link LockOptions#count(int)}.
+     *
+     * @param permits 1 to 64
+     * @return a semaphore of the same key
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public LockSemaphore count(int permits) {
+        return new LockSemaphore(engine, key, options.count(permits));
+    }
+
+    /**
      * Creates the semaphore, or changes its number of permits ({@code SEM.SET}). Held permits stay held. A request
      * without a reply is repeated.
      *

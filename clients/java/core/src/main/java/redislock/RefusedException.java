@@ -36,6 +36,7 @@ public class RefusedException extends LockException {
     public static RefusedException of(String server, String code, String text) {
         return switch (code) {
             case "DEADLOCK" -> new DeadlockException(server, code, text);
+            case "QUEUEFULL" -> new QueueFullException(server, code, text);
             case "NOPERM", "NOAUTH", "WRONGPASS" -> new PermissionException(server, code, text);
             case "WRONGTYPE", "LOCKTYPE" -> new WrongTypeException(server, code, text);
             default -> new RefusedException(server, code, text);

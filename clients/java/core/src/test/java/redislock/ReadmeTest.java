@@ -97,6 +97,10 @@ class ReadmeTest {
             System.out.println("one of five, for another " + permit.validFor());
         }
 
+        try (Permit three = downloads.count(3).acquire()) {
+            System.out.println(three.count() + " of five, all or none");
+        }
+
         Latch start = client.latch("start");
         start.set(1);
         start.countDown();
@@ -106,6 +110,6 @@ class ReadmeTest {
         try (MultiGuard both = transfer.acquire()) {
             System.out.println("both held, tokens " + both.tokens());
         }
-        assertEquals(5, client.statistics().acquisitions());
+        assertEquals(6, client.statistics().acquisitions());
     }
 }

@@ -107,7 +107,7 @@ public final class Acquisition implements Engine.Pending {
         link = first.isSession() ? engine.network().linkOf(first.key()) : engine.network().link();
         Wait.Request request = new Wait.Request(first.key(),
                 Claim.acquire(claims, first.isSession() ? 0 : first.lease()), certain(), terms.size() == 1,
-                first.mustExist());
+                first.mustExist(), first.options().queue().orElse(null));
         wait = new Wait(engine.network(), link, request, end, new Wait.Listener() {
             @Override
             public void ended(Wait.Grant grant, LockException error) {

@@ -22,9 +22,10 @@ record Claim(byte[] key, byte[] owner, long number, Kind kind, boolean shares) {
      *
      * @param mode  the mode; null for a permit
      * @param limit of a permit: an acquisition creates a missing semaphore with that many, or null
+     * @param count of a permit: how many it is for
      * @param note  a text beside an exclusive hold, or null
      */
-    record Kind(Mode mode, Integer limit, byte[] note) {
+    record Kind(Mode mode, Integer limit, int count, byte[] note) {
         boolean isPermit() {
             return mode == null;
         }
@@ -95,6 +96,9 @@ record Claim(byte[] key, byte[] owner, long number, Kind kind, boolean shares) {
         }
         if (!first.kind().isPermit()) {
             return command.with("ONCE");
+        }
+        if (first.kind().count() > 1) {
+            command = command.with("COUNT", first.kind().count());
         }
         // A repeated request of one owner for a permit always gets the reply of the first.
         return first.kind().limit() == null ? command : command.with("LIMIT", first.kind().limit());

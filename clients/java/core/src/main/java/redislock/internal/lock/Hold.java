@@ -216,6 +216,11 @@ public final class Hold implements Permit {
     }
 
     @Override
+    public int count() {
+        return claim.kind().count();
+    }
+
+    @Override
     public byte[] key() {
         return claim.key().clone();
     }

@@ -20,7 +20,7 @@ public final class LatchWait implements Engine.Pending {
         this.engine = engine;
         Network network = engine.network();
         Wait.Request request = new Wait.Request(
-                key, Cmd.of("LATCH.WAIT", new Cmd.Key(key)), Clock.NEVER, true, false);
+                key, Cmd.of("LATCH.WAIT", new Cmd.Key(key)), Clock.NEVER, true, false, null);
         wait = new Wait(network, network.link(), request, end, new Wait.Listener() {
             @Override
             public void ended(Wait.Grant grant, LockException error) {

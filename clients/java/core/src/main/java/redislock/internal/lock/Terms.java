@@ -46,6 +46,12 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         if (!isSemaphore && options.limit().isPresent()) {
             throw new IllegalArgumentException("a limit is an option of semaphores");
         }
+        if (!isSemaphore && options.count() > 1) {
+            throw new IllegalArgumentException("a count is an option of semaphores");
+        }
+        if (options.count() > options.limit().orElse(Integer.MAX_VALUE)) {
+            throw new IllegalArgumentException("a count is at most the limit");
+        }
         long lease = Clock.nanos(options.lease());
         long margin = Clock.nanos(options.margin());
         if (margin > lease / 2) {
@@ -58,7 +64,7 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
         if (note != null && mode != Mode.EXCLUSIVE) {
             throw new IllegalArgumentException("a note is an option of exclusive locks");
         }
-        Kind kind = new Kind(mode, options.limit().orElse(null), note);
+        Kind kind = new Kind(mode, options.limit().orElse(null), options.count(), note);
         boolean isDefault = options.margin().equals(options.lease().dividedBy(6));
         return new Terms(engine, key.clone(), kind, lease, isDefault ? null : (Long) margin, owner,
                 false, false, options.isFixedLease(), options);
@@ -158,6 +164,7 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
                 && kind.equals(other.kind)
                 && isFixed == other.isFixed
                 && shares == other.shares
+                && options.queue().equals(other.options.queue())
                 && options.replicas().equals(other.options.replicas())
                 && options.replicasWithin().equals(other.options.replicasWithin())
                 && Arrays.equals(owner, other.owner)

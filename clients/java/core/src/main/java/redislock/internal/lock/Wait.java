@@ -80,8 +80,9 @@ final class Wait implements Lines.Waiter {
      * @param certain  how long after its request was sent a grant is usable
      * @param isSingle whether it is for one key: of several, one that is granted late may hold a part
      * @param mustExist whether it is for a semaphore that it does not create
+     * @param queue     with how many waiting requests it does not wait, or null
      */
-    record Request(byte[] key, Cmd command, long certain, boolean isSingle, boolean mustExist) {}
+    record Request(byte[] key, Cmd command, long certain, boolean isSingle, boolean mustExist, Integer queue) {}
 
     /** The tokens, and a moment before their request was sent. */
     record Grant(long[] tokens, Moment sent) {}
@@ -176,7 +177,8 @@ final class Wait implements Lines.Waiter {
         early = null;
         // One millisecond more than is left, so that the server does not end the wait before its end.
         long block = Math.min(Clock.plus(Clock.left(end), Clock.MILLI), LONGEST);
-        send(ticket.waiting(request.command(), block),
+        Cmd waiting = ticket.waiting(request.command(), block);
+        send(request.queue() == null ? waiting : waiting.with("QUEUE", request.queue()),
                 (sent, result) -> loop.execute(() -> answered(sent, result, true)));
         return true;
     }
@@ -333,7 +335,7 @@ final class Wait implements Lines.Waiter {
         }
         boolean isRefusal = !code.isEmpty();
         // The first answer: a request that was refused is in no queue.
-        mayBeQueued &= isAnswered || !isRefusal;
+        mayBeQueued &= (isAnswered || !isRefusal) && !code.equals("QUEUEFULL");
         boolean isHopeless = code.equals("READONLY") ? isReplicaForGood()
                 : !isAnswered && !isRefusal && (!wasSent || isAgain);
         isAnswered |= isRefusal;
