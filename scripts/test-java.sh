@@ -32,7 +32,7 @@ case "$*" in
 *-Dtest=*) exit ;; # other tests
 *)
     echo "with Lettuce $OLDEST_LETTUCE:"
-    again core 'ErrorTest,FamilyTest,GuardTest,LockFaceTest,WaitTest,DeploymentTest#tls*+*password*' \
+    again core 'ErrorTest,FamilyTest,GuardTest,LockFaceTest,MemoryServerTest,ResumeTest,WaitTest,DeploymentTest#tls*+*password*' \
         -Dtested.lettuce.version=$OLDEST_LETTUCE
     echo "with Spring Boot $OLDEST_BOOT:"
     again spring-boot-starter RedisLockAutoConfigurationTest,ShutdownTest -Dtested.boot.version=$OLDEST_BOOT

@@ -408,6 +408,11 @@ public final class LockClient implements AutoCloseable {
         }
     }
 
+    /** Reports the holds of this key as lost. */
+    void lose(String name) {
+        engine.lose(name);
+    }
+
     /** Shows no credentials. */
     @Override
     public String toString() {

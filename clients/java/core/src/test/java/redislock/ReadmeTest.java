@@ -84,6 +84,15 @@ class ReadmeTest {
     }
 
     @Test
+    void without_a_server() throws InterruptedException {
+        try (MemoryServer server = new MemoryServer()) {
+            Guard guard = server.client().lock("k", LockOptions.defaults().fixedLease()).acquire();
+            server.advance(Duration.ofSeconds(30));
+            System.out.println("lost: " + guard.lostReason());
+        }
+    }
+
+    @Test
     void others() throws InterruptedException {
         FencedReadWriteLock catalogue = client.readWriteLock("catalogue");
         catalogue.readLock().lock();

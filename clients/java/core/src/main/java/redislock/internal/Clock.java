@@ -10,13 +10,20 @@ public final class Clock {
     public static final long MILLI = 1_000_000;
 
     private static final long ORIGIN = System.nanoTime() - 1;
+    /** By how much a test has moved the clock. */
+    private static volatile long moved;
 
     private Clock() {
     }
 
     /** The present moment, above zero. */
     public static long now() {
-        return System.nanoTime() - ORIGIN;
+        return System.nanoTime() - ORIGIN + moved;
+    }
+
+    /** Moves the clock of this process, for tests. */
+    public static synchronized void advance(long span) {
+        moved += span;
     }
 
     /** The moment after a span, which may be {@link #NEVER}. */

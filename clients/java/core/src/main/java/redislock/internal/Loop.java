@@ -18,6 +18,7 @@ import java.util.concurrent.locks.ReentrantLock;
 public final class Loop implements Executor {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
+    private final Condition asleep = lock.newCondition();
     private final ArrayDeque<Runnable> tasks = new ArrayDeque<>();
     private final TreeSet<Timer> timers =
             new TreeSet<>(Comparator.<Timer>comparingLong(timer -> timer.at).thenComparingLong(timer -> timer.number));
@@ -99,6 +100,20 @@ public final class Loop implements Executor {
         return timer;
     }
 
+    /** Waits until no step is due, also after the clock was moved. Returns the moment of the next one. */
+    public long settle() {
+        lock.lock();
+        try {
+            wake();
+            while (isStarted && !isOver && sleepsUntil == 0) {
+                asleep.awaitUninterruptibly();
+            }
+            return timers.isEmpty() ? Clock.NEVER : timers.first().at;
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /** Whether the calling thread is that of the loop. */
     public boolean isCurrent() {
         return Thread.currentThread() == thread;
@@ -112,6 +127,7 @@ public final class Loop implements Executor {
             tasks.clear();
             timers.clear();
             wake();
+            asleep.signalAll();
         } finally {
             lock.unlock();
         }
@@ -175,6 +191,7 @@ public final class Loop implements Executor {
 
     private void sleep(long until, long now) {
         sleepsUntil = until;
+        asleep.signalAll();
         try {
             if (until == Clock.NEVER) {
                 changed.await();

@@ -18,6 +18,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import redislock.LockClosedException;
 import redislock.LockObserver;
+import redislock.LostReason;
 import redislock.internal.Clock;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
@@ -298,6 +299,12 @@ public final class Engine {
         if (isClosed) {
             hold.releaseInBackground();
         }
+    }
+
+    /** Reports the holds of this key as lost, for tests. */
+    public void lose(String name) {
+        holds.stream().filter(hold -> hold.claim().name().equals(name))
+                .forEach(hold -> loop().execute(() -> hold.lose(LostReason.TAKEN, "", "")));
     }
 
     void remove(Hold hold) {

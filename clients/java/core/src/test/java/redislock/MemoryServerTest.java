@@ -1,0 +1,197 @@
+package redislock;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import redislock.testing.TestServer;
+import redislock.testing.Waiting;
+
+/** The server for unit tests; what it does as the real one is asked of both. */
+class MemoryServerTest {
+    private static final LockOptions FIXED = LockOptions.defaults().lease(Duration.ofSeconds(20)).fixedLease();
+
+    private final List<AutoCloseable> open = new ArrayList<>();
+
+    @AfterEach
+    void close() throws Exception {
+        for (AutoCloseable each : open) {
+            each.close();
+        }
+    }
+
+    private MemoryServer memory() {
+        MemoryServer server = new MemoryServer();
+        open.add(server);
+        return server;
+    }
+
+    /** Makes clients of one server. */
+    private Supplier<LockClient> clients(boolean isReal) {
+        if (!isReal) {
+            return memory()::client;
+        }
+        TestServer server = TestServer.start();
+        open.add(server);
+        return () -> {
+            LockClient client = Clients.create(server.address());
+            open.add(0, client);
+            return client;
+        };
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void locks(boolean isReal) throws Exception {
+        Supplier<LockClient> clients = clients(isReal);
+        LockClient one = clients.get();
+        LockClient two = clients.get();
+        FencedLock lock = one.lock("k", LockOptions.defaults().note("here"));
+        assertNull(lock.info().mode());
+        Guard first = lock.acquire();
+        assertEquals(Optional.empty(), two.lock("k").tryAcquire());
+        assertFalse(two.lock("k").tryLock(20, TimeUnit.MILLISECONDS));
+        List<CompletableFuture<Optional<Guard>>> waiting = new ArrayList<>();
+        for (int i = 0; i < 3; i++) {
+            waiting.add((i == 1 ? one : two).lock("k").acquireAsync(null));
+            int count = i + 1;
+            Waiting.waitFor("a wait", () -> lock.info().waiters() == count);
+        }
+        assertThrows(QueueFullException.class, two.lock("k", LockOptions.defaults().queue(3))::acquire);
+        LockInfo info = two.lock("k").info();
+        assertEquals("exclusive", info.mode());
+        assertEquals(first.owner(), info.holders().get(0).owner());
+        assertEquals("here", info.holders().get(0).note());
+        long token = first.token();
+        assertEquals(Released.YES, first.release());
+        for (CompletableFuture<Optional<Guard>> each : waiting) {
+            Guard granted = each.get(60, TimeUnit.SECONDS).orElseThrow();
+            assertTrue(granted.token() > token);
+            token = granted.token();
+            granted.release();
+        }
+        CompletableFuture<Optional<Guard>> cancelled = two.lock("thread").acquireAsync(null);
+        cancelled.get(60, TimeUnit.SECONDS).orElseThrow().leave(Duration.ofMinutes(1));
+        FencedLock held = one.lock("re-entrant");
+        held.lock();
+        held.lock();
+        assertTrue(two.lock("re-entrant").isLocked());
+        held.unlock();
+        held.unlock();
+        assertFalse(two.lock("re-entrant").isLocked());
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void a_hold_that_is_resumed_and_commands_under_it(boolean isReal) throws Exception {
+        Supplier<LockClient> clients = clients(isReal);
+        LockClient one = clients.get();
+        LockClient two = clients.get();
+        Guard first = one.lock("k").acquire();
+        assertArrayEquals("OK".getBytes(StandardCharsets.UTF_8), (byte[]) first.execute("SET", "x", 41));
+        assertEquals(42L, first.execute("INCR", "x"));
+        assertTrue(first.leave(Duration.ofMinutes(1)));
+        Guard second = two.lock("k").resume(first.owner(), first.token());
+        assertThrows(LockLostException.class, () -> two.lock("k").resume(first.owner(), first.token() + 1));
+        assertArrayEquals("42".getBytes(StandardCharsets.UTF_8), (byte[]) second.execute("GET", "x"));
+        assertEquals(1L, second.execute("DEL", "x"));
+        assertNull(second.execute("GET", "x"));
+        one.lock("k").forceUnlock();
+        assertThrows(LockLostException.class, () -> second.execute("INCR", "x"));
+        assertEquals(Released.NOT_HELD, second.release());
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void readers_writers_permits_and_several_locks(boolean isReal) throws Exception {
+        Supplier<LockClient> clients = clients(isReal);
+        LockClient one = clients.get();
+        LockClient two = clients.get();
+        FencedReadWriteLock both = one.readWriteLock("both");
+        both.writeLock().lock();
+        both.readLock().lock();
+        both.writeLock().unlock();
+        Guard reader = two.readWriteLock("both").readLock().acquire();
+        assertEquals(both.readLock().token(), reader.token());
+        assertEquals(Optional.empty(), two.readWriteLock("both").writeLock().tryAcquire());
+        assertEquals(2, both.readLock().info().holders().size());
+        both.readLock().unlock();
+        reader.release();
+        LockSemaphore permits = one.semaphore("permits");
+        assertThrows(NoSemaphoreException.class, permits::acquire);
+        permits.set(3);
+        Permit two2 = permits.count(2).acquire();
+        assertEquals(1, permits.info().orElseThrow().free());
+        CompletableFuture<Optional<Permit>> waiting = two.semaphore("permits").count(2).acquireAsync(null);
+        Waiting.waitFor("a wait", () -> permits.info().orElseThrow().waiters() == 1);
+        assertEquals(Optional.empty(), permits.tryAcquire(), "in order");
+        two2.release();
+        waiting.get(60, TimeUnit.SECONDS).orElseThrow().release();
+        MultiLock several = one.multiLock(one.lock("a"), one.lock("b"));
+        MultiGuard guard = several.acquire();
+        assertNotEquals(guard.tokens().get(0), guard.tokens().get(1));
+        assertEquals(Optional.empty(), two.lock("b").tryAcquire());
+        CompletableFuture<Optional<Guard>> next = two.lock("b").acquireAsync(null);
+        assertEquals(Released.YES, guard.release());
+        next.get(60, TimeUnit.SECONDS).orElseThrow().release();
+    }
+
+    @Test
+    void a_lease_ends_and_a_wait_goes_on_when_the_clock_is_moved() throws Exception {
+        MemoryServer server = memory();
+        LockClient one = server.client();
+        LockClient two = server.client();
+        Guard fixed = one.lock("k", FIXED).acquire();
+        CompletableFuture<Optional<Guard>> waiting = two.lock("k").acquireAsync(Duration.ofSeconds(60));
+        Waiting.waitFor("a wait", () -> one.lock("k").info().waiters() == 1);
+        server.advance(Duration.ofSeconds(10));
+        assertNull(fixed.lostReason());
+        assertFalse(waiting.isDone());
+        assertFalse(fixed.validFor().compareTo(Duration.ofSeconds(10)) > 0);
+        server.advance(Duration.ofSeconds(10));
+        assertEquals(LostReason.UNCONFIRMED, fixed.lostReason());
+        Guard next = waiting.get(60, TimeUnit.SECONDS).orElseThrow();
+        assertThrows(LockLostException.class, () -> fixed.execute("SET", "x", 1));
+        server.advance(Duration.ofHours(1));
+        assertNull(next.lostReason());
+        assertTrue(two.statistics().renewals() >= 360, two.statistics().toString());
+        CompletableFuture<Optional<Guard>> late = one.lock("k").acquireAsync(Duration.ofMinutes(5));
+        Waiting.waitFor("a wait", () -> one.lock("k").info().waiters() == 1);
+        server.advance(Duration.ofMinutes(6));
+        assertEquals(Optional.empty(), late.get(60, TimeUnit.SECONDS));
+        assertEquals(Released.YES, next.release());
+    }
+
+    @Test
+    void a_loss_on_demand_is_known_at_once() throws Exception {
+        MemoryServer server = memory();
+        LockClient client = server.client();
+        CompletableFuture<Lost> told = new CompletableFuture<>();
+        Guard guard = client.lock("k", LockOptions.defaults().onLost(told::complete)).acquire();
+        Guard other = client.lock("other").acquire();
+        CompletableFuture<Optional<Guard>> next = server.client().lock("k").acquireAsync(null);
+        Waiting.waitFor("a wait", () -> client.lock("k").info().waiters() == 1);
+        server.lose("k");
+        assertEquals(LostReason.TAKEN, guard.lostReason());
+        assertNull(other.lostReason());
+        assertEquals("k", told.get(60, TimeUnit.SECONDS).name());
+        assertThrows(LockLostException.class, guard::close);
+        next.get(60, TimeUnit.SECONDS).orElseThrow().release();
+    }
+}
