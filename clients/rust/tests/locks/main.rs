@@ -10,6 +10,7 @@ use redis_lock_harness::TestServer;
 
 mod basics;
 mod election;
+mod fail_over;
 mod figures;
 mod lost;
 mod notice;
