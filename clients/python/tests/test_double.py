@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
 # Collected here, with the double as their server.
 from test_handover import (  # noqa: F401
@@ -40,7 +41,10 @@ class Double(LockServer):
         self.observer.ping()
 
     def run(self, line: str) -> Any:
-        return self.observer.execute_command(*line.split())
+        words = line.split()
+        if words[0] == "PTTL":
+            return (self._beside(words[1].encode())[0].until - self._now()) * 1000
+        return self.observer.execute_command(*words)
 
     def stat(self, name: str) -> int:
         return {"tickets": len(self._waits), "finals": len(self._final)}[name]
@@ -128,7 +132,7 @@ def test_the_order_of_waits(server: Double) -> None:
 
 def test_tasks(server: Double) -> None:
     async def work() -> None:
-        async with server.asyncio_client() as one:
+        async with redis.asyncio.from_url(server.url) as one:
             lock = of_tasks.Lock(one, "k", timeout=10)
             await lock.acquire()
             waiting = asyncio.ensure_future(of_tasks.Lock(one, "k").acquire())

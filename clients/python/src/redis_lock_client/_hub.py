@@ -236,8 +236,8 @@ class Hub:
     wake: Callable[[], None]
     #: Calls a function of the program.
     tell: Callable[[OnLost, LostReason], None]
-    #: Releases a hold in the background; called by any thread.
-    give_back: Callable[[Hold], None]
+    #: Calls a function of the hub, for any thread: in asyncio in the loop, unless that has ended.
+    post: Callable[..., None]
 
     @property
     def is_gone(self) -> bool:
@@ -408,6 +408,10 @@ class Hub:
                 self.observe_later("released", hold.observed, hold.held())
             self.remove(hold)
         return ending
+
+    def give_back(self, hold: Hold) -> None:
+        """The same, called by any thread."""
+        self.post(self.abandon, hold)
 
     def end(self, ending: Ending) -> Ending:
         """Sends a release in the background, and closes the connection of a session before."""

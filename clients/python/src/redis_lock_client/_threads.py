@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 from redis import exceptions as redis_errors
 
 from ._client import translated
-from ._hold import Hold, now
+from ._hold import now
 from ._hub import HUBS, Hub
 from ._link import Done, Link, read_options
 from ._terms import Command
@@ -230,8 +230,8 @@ class ThreadHub(Hub):
         # Not in the timer's thread: the function may take its time.
         threading.Thread(target=function, args=(reason,), name="redis-lock-lost", daemon=True).start()
 
-    def give_back(self, hold: Hold) -> None:
-        self.abandon(hold)
+    def post(self, function: Callable[..., object], *words: Any) -> None:
+        function(*words)
 
     def wake(self) -> None:
         with self.guard:

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import redis
-import redis.asyncio
 
 from ._hub import HUBS
 from ._terms import Key, checked_key
@@ -74,17 +73,13 @@ class LockServer(socketserver.ThreadingTCPServer):
         self._final: set[tuple[bytes, bytes]] = set()
         self._connections: set[_Connection] = set()
         self.port: int = self.server_address[1]
-        #: For :meth:`Server.open`.
+        #: For clients of any kind, and for :meth:`Server.open`.
         self.url = f"redis://127.0.0.1:{self.port}"
         threading.Thread(target=self.serve_forever, args=(0.005,), name="redis-lock-double", daemon=True).start()
 
     def client(self, **options: Any) -> redis.Redis:
         """A client of it."""
         return redis.Redis(host="127.0.0.1", port=self.port, **options)
-
-    def asyncio_client(self, **options: Any) -> redis.asyncio.Redis:
-        """A client of it for asyncio."""
-        return redis.asyncio.Redis(host="127.0.0.1", port=self.port, **options)
 
     def advance(self, seconds: float) -> None:
         """Moves the clock of the server, and of this process's holds. A lock that is renewed stays held, as if it had
@@ -100,7 +95,7 @@ class LockServer(socketserver.ThreadingTCPServer):
                     hold.term[1].wall -= seconds
                     hold.lost_at -= seconds
                 hold.lost_at = min(hold.lost_at, hold._until)
-                _in_loop(hub, hub.plan, hold)
+                hub.post(hub.plan, hold)
             self._settle()
 
     def lose(self, name: Key) -> None:
@@ -110,7 +105,7 @@ class LockServer(socketserver.ThreadingTCPServer):
             self._run(None, [b"DEL", key])
         for hub, hold in self._held():
             if key in hold.claim.keys:
-                _in_loop(hub, hold.lose, LostReason.TAKEN)
+                hub.post(hold.lose, LostReason.TAKEN)
 
     def close(self) -> None:
         """Ends all connections."""
@@ -246,8 +241,6 @@ class LockServer(socketserver.ThreadingTCPServer):
             return int(found)
         elif name == "EXISTS":
             return sum(bool(self._beside(each) or each in data) for each in (key, *words))
-        elif name == "PTTL":
-            return int(max([(hold.until - now) * 1000 for hold in self._beside(key)], default=-2))
         elif name == "WAIT":
             return self.replicas
         elif name == "HELLO":
@@ -350,11 +343,3 @@ def _lease(options: dict[bytes, Any]) -> float:
 
 def _count(one: _Request) -> int:
     return int(one.options.get(b"COUNT", 1))
-
-
-def _in_loop(hub: Any, function: Any, *words: Any) -> None:
-    """Calls a function where the hub may be used."""
-    if hub.is_asyncio:
-        hub.post(function, *words)
-    else:
-        function(*words)

@@ -222,11 +222,7 @@ class TaskHub(Hub):
         if inspect.isawaitable(told):
             self.start(_awaited(told))
 
-    def give_back(self, hold: Hold) -> None:
-        self.post(self.abandon, hold)
-
     def post(self, function: Callable[..., object], *words: Any) -> None:
-        """Calls a function in the loop, unless that has ended. Called by any thread."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *words)
 
