@@ -20,7 +20,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from redis.crc import key_slot
 
 from ._client import RAW, check_client, is_cluster, is_of_provider, name_of, translated, translating
-from ._hold import FOREIGN, Hold, Moment, OnLost, now, warn
+from ._hold import FOREIGN, Hold, Moment, now, warn
 from ._link import Link
 from ._terms import Command
 from .errors import Closed, Error, NoAnswer, Refused, of_redis
@@ -234,8 +234,8 @@ class Hub:
     start: Callable[[Coroutine[Any, Any, None]], Any]
     #: Wakes the timer, and starts it if there is none.
     wake: Callable[[], None]
-    #: Calls a function of the program.
-    tell: Callable[[OnLost, LostReason], None]
+    #: Calls a function of the program, beside what goes on.
+    tell: Callable[..., None]
     #: Calls a function of the hub, for any thread: in asyncio in the loop, unless that has ended.
     post: Callable[..., None]
 
@@ -359,7 +359,7 @@ class Hub:
         """The same from the background, or under the guard."""
         if self.observer is not None and observed is not None:
             try:
-                self.tell(lambda _: self.observe(event, observed, *words), LostReason.TAKEN)
+                self.tell(self.observe, event, observed, *words)
             except Exception as error:
                 warn("the observer cannot be called: %s", error)
 

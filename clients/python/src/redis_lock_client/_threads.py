@@ -25,7 +25,6 @@ from ._hub import HUBS, Hub
 from ._link import Done, Link, read_options
 from ._terms import Command
 from .errors import Error, NoAnswer, of_redis
-from .outcome import LostReason
 from .statistics import Statistics
 
 if TYPE_CHECKING:
@@ -158,6 +157,8 @@ class _Turns:
 class ThreadHub(Hub):
     """The hub of a client whose calls block."""
 
+    new_event = staticmethod(threading.Event)
+
     def __init__(self, client: Any, is_shared: bool) -> None:
         pool: Any = getattr(client, "connection_pool", None)
         most = getattr(pool, "max_connections", _AT_A_TIME)
@@ -181,9 +182,6 @@ class ThreadHub(Hub):
     def all(self) -> list[ThreadHub]:
         """All of them."""
         return [self]
-
-    def new_event(self) -> threading.Event:
-        return threading.Event()
 
     async def wait(self, event: threading.Event, seconds: Optional[float]) -> None:
         event.wait(seconds)
@@ -226,9 +224,9 @@ class ThreadHub(Hub):
             # The interpreter ends, or the process has too many threads.
             run(work)
 
-    def tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
+    def tell(self, function: Callable[..., Any], *words: Any) -> None:
         # Not in the timer's thread: the function may take its time.
-        threading.Thread(target=function, args=(reason,), name="redis-lock-lost", daemon=True).start()
+        threading.Thread(target=function, args=words, name="redis-lock-lost", daemon=True).start()
 
     def post(self, function: Callable[..., object], *words: Any) -> None:
         function(*words)

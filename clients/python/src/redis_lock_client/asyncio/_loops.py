@@ -27,11 +27,23 @@ from .._link import Done, Link, read_options
 from .._terms import Command
 from ..errors import Closed, NoAnswer, of_redis
 from ..observer import Observer
-from ..outcome import LostReason
 from ..statistics import Statistics
 
 #: How long the end of an event loop waits for releases, and that of a hub for its tasks.
 _LAST_RELEASES, _LAST_TURNS = 1.0, 0.2
+
+
+async def waited(event: asyncio.Event, seconds: Optional[float]) -> None:
+    """Waits until an event is set, at most this many seconds. (`asyncio.wait_for` may swallow a cancellation before
+    Python 3.12.)"""
+    if seconds is None:
+        await event.wait()
+        return
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({waiting}, timeout=seconds)
+    finally:
+        waiting.cancel()
 
 
 class _TaskLink(Link):
@@ -89,6 +101,7 @@ class TaskHub(Hub):
     """The hub of a client whose calls are awaited, in the running loop."""
 
     is_asyncio = True
+    new_event, wait, sleep = staticmethod(asyncio.Event), staticmethod(waited), staticmethod(asyncio.sleep)
 
     def __init__(self, client: Any, counts: Statistics, is_shared: bool) -> None:
         super().__init__(client, counts, is_shared)
@@ -108,15 +121,6 @@ class TaskHub(Hub):
         if self.loop is not asyncio.get_running_loop():
             raise RuntimeError("the lock was acquired in another event loop")
         return False
-
-    def new_event(self) -> asyncio.Event:
-        return asyncio.Event()
-
-    async def wait(self, event: asyncio.Event, seconds: Optional[float]) -> None:
-        await waited(event, seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     async def of_client(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # It raises for a cancellation that `asyncio.wait_for` has swallowed in redis-py.
@@ -213,11 +217,11 @@ class TaskHub(Hub):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
-        self.loop.call_soon(self._tell, function, reason)
+    def tell(self, function: Callable[..., Any], *words: Any) -> None:
+        self.loop.call_soon(self._tell, function, *words)
 
-    def _tell(self, function: Callable[[LostReason], Any], reason: LostReason) -> None:
-        told = function(reason)
+    def _tell(self, function: Callable[..., Any], *words: Any) -> None:
+        told = function(*words)
         # Also that of a lambda, a partial or an object, which are no coroutine functions themselves.
         if inspect.isawaitable(told):
             self.start(_awaited(told))
@@ -338,19 +342,6 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
-
-
-async def waited(event: asyncio.Event, seconds: Optional[float]) -> None:
-    """Waits until an event is set, at most this many seconds. (`asyncio.wait_for` may swallow a cancellation before
-    Python 3.12.)"""
-    if seconds is None:
-        await event.wait()
-        return
-    waiting = asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait({waiting}, timeout=seconds)
-    finally:
-        waiting.cancel()
 
 
 async def _awaited(told: Any) -> None:
