@@ -13,7 +13,19 @@ import redis.asyncio
 import redis.lock
 
 import redis_lock_client.asyncio as of_tasks
-from redis_lock_client import Latch, Lock, LostReason, Mode, MultiLock, ReadWriteLock, Semaphore, Server, Unreleased
+from redis_lock_client import (
+    Latch,
+    Lock,
+    LostReason,
+    Mode,
+    MultiLock,
+    Observer,
+    ReadWriteLock,
+    Semaphore,
+    Server,
+    Unreleased,
+    observe,
+)
 
 client = redis.Redis()
 cluster = redis.RedisCluster()
@@ -39,10 +51,14 @@ Lock(client, 7, max_hold=60)
 redis_lock: redis.lock.Lock = Lock(client, "k")
 client.lock("k", lock_class=Lock.with_options(lease=5, on_lost=report))
 tasks.lock("k", lock_class=of_tasks.Lock)
-MultiLock(client, ["a", b"b"], 10)
+MultiLock(client, ["a", b"b"], 10, replicas=1, replicas_within=0.5, queue=5)
 server.lock("k", 10, sleep=0.2, owner="me", margin=1)
 server.multi_lock(("a", "b"), mode=Mode.WRITE)
-server.semaphore("s", limit=3, on_lost=report)
+server.semaphore("s", limit=3, count=2, on_lost=report)
+resumed: bool = Lock(client, "k").resume("owner", 7)
+holders: list[bytes] = [holder.owner for holder in Lock(client, "k").info().holders]
+observe(server, Observer())
+of_tasks.observe(tasks, None)
 unreleased: list[Unreleased] = list(server.settled(timeout=1))
 token: Optional[int] = server.read_write_lock("rw", session=True).read_lock().token
 of_tasks.Lock(tasks, "k", on_lost=report_later)
@@ -58,6 +74,10 @@ Lock(client, "k", tiemout=3)  # type: ignore[call-arg]
 Lock(client, "k", mode="READ")  # type: ignore[arg-type]
 MultiLock(None, ["a"])  # type: ignore[arg-type]
 MultiLock(client, ["a"], session=True)  # type: ignore[call-arg]
+MultiLock(client, ["a"]).resume("owner", 7)  # type: ignore[attr-defined]
+Lock(client, "k", queue="5")  # type: ignore[arg-type]
+Lock(client, "k").leave("5")  # type: ignore[arg-type]
+observe(tasks, Observer())  # type: ignore[arg-type]
 Server(42)  # type: ignore[arg-type]
 Lock.with_options(tiemout=3)  # type: ignore[call-arg]
 Server.open(client)  # type: ignore[arg-type]
