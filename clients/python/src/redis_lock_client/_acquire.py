@@ -52,8 +52,10 @@ class Acquisition:
         """Asks until the request is granted, and returns what this function makes of the result; None when it is not
         granted at the end."""
         hub, begun = self.hub, now()
-        observed = None if hub.observer is None else self._observed()
-        hub.observe("asked", observed)
+        observed = None
+        if hub.observer is not None:
+            observed = self._observed()
+            hub.observe("asked", observed)
         try:
             result = await self._run()
             kept = None if result is None else keep(result)
@@ -62,9 +64,10 @@ class Acquisition:
             self.give_up()
             hub.observe("answered", observed, False, now() - begun, error)
             raise
-        if self.hold is not None:
-            self.hold.observed = observed
-        hub.observe("answered", observed, result is not None, now() - begun, None)
+        if observed is not None:
+            if self.hold is not None:
+                self.hold.observed = observed
+            hub.observe("answered", observed, result is not None, now() - begun, None)
         return kept
 
     def _observed(self) -> Observed:

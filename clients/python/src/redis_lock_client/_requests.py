@@ -50,7 +50,8 @@ async def release(hold: Hold) -> Released:
     if hold.link is not None:
         hold.link.close()
     hub.remove(hold)
-    hub.observe("released", hold.observed, hold.held())
+    if hold.observed is not None:
+        hub.observe("released", hold.observed, hold.held())
     return released
 
 

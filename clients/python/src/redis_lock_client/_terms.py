@@ -225,10 +225,9 @@ def checked_terms(
         replicas = checked_number(replicas, "replicas", 1, _MOST_REPLICAS)
         if others.get("is_session"):
             raise ConfigError("a lock that ends with its connection has no replicas")
-    within = checked_span(replicas_within, "replicas_within")
-    if not 0.001 <= within <= _LONGEST_LEASE:
+    if replicas_within is not DEFAULT_WITHIN and not checked_span(replicas_within, "replicas_within") >= 0.001:
         raise ConfigError("replicas_within is at least a millisecond")
-    others.update(replicas=replicas, within=within, queue=checked_queue(queue))
+    others.update(replicas=replicas, within=replicas_within, queue=checked_queue(queue))
     terms = Terms(keys, lease=span, margin=margin, max_hold=max_hold, note=note, **others).with_words()
     if note is not None and terms.mode is not Mode.EXCLUSIVE:
         raise ConfigError("a note is of exclusive locks")

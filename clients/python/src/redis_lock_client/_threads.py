@@ -120,6 +120,7 @@ class _Turn:
     """The turn of a command, or its place in the line."""
 
     event: Optional[threading.Event] = None
+    ref: Any = None
 
 
 class _Turns:
@@ -129,12 +130,15 @@ class _Turns:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self.line: weakref.WeakKeyDictionary[_Turn, None] = weakref.WeakKeyDictionary()
+        line: dict[weakref.ref[_Turn], None] = {}
+        self.line = line
+        self._lost: Callable[[Any], None] = lambda ref: line.pop(ref, None)
 
     def take(self, seconds: float) -> _Turn:
         """A turn, after at most this long."""
         turn = _Turn()
-        self.line[turn] = None
+        turn.ref = weakref.ref(turn, self._lost)
+        self.line[turn.ref] = None
         if len(self.line) > self._count:
             turn.event = threading.Event()
             # One may have ended before.
@@ -144,14 +148,16 @@ class _Turns:
 
     def give(self, turn: _Turn) -> None:
         """The command has ended."""
-        self.line.pop(turn, None)
+        self.line.pop(turn.ref, None)
+        # Nothing runs when it is collected: what a signal handler raises there would be lost.
+        turn.ref = None
         if len(self.line) >= self._count:
             for one in self._first():
                 if one is not None and one.event is not None:
                     one.event.set()
 
     def _first(self) -> list[Optional[_Turn]]:
-        return [ref() for ref in self.line.keyrefs()[: self._count]]
+        return [ref() for ref in list(self.line)[: self._count]]
 
 
 class ThreadHub(Hub):
