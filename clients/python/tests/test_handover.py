@@ -68,7 +68,7 @@ def test_a_resumed_lock_is_renewed_and_lost(server: TestServer) -> None:
     server.run("LOCK.ACQUIRE k them PX 600000")
     token = server.run("LOCK.ACQUIRE k them PX 600000 ONCE")
     with Server(server.client()) as locks:
-        lock = locks.lock("k", lease=0.3)
+        lock = locks.lock("k", lease=3)
         lock.resume("them", token)
         wait_for("renewals", lambda: locks.statistics().renewals > 2)
         server.run("DEL k")
@@ -97,7 +97,7 @@ def test_what_cannot_be_resumed(server: TestServer) -> None:
 
 def test_a_resumption_without_an_answer_releases_nothing(server: TestServer, proxy: Proxy) -> None:
     token = server.hold()
-    lock = Lock(redis.Redis(port=proxy.port, **bounded(0.5)), "k")
+    lock = Lock(redis.Redis(port=proxy.port, **bounded(3)), "k")
     proxy.hold_back(b"LOCK.RENEW", goes_on=False)
     with pytest.raises(client.ConnectionFailed):
         lock.resume("holder", token)
@@ -135,7 +135,7 @@ def test_a_lock_is_left(server: TestServer, make: Callable[[Server], Any]) -> No
 
 
 def test_a_lock_that_is_left_without_an_answer_ends_with_its_lease(server: TestServer, proxy: Proxy) -> None:
-    with Server(redis.Redis(port=proxy.port, **bounded(0.5))) as locks:
+    with Server(redis.Redis(port=proxy.port, **bounded(3))) as locks:
         lock = locks.lock("k", timeout=2)
         proxy.hold_back(b"LOCK.RENEW", goes_on=False)
         with pytest.raises(client.ConnectionFailed), lock:
