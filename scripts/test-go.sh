@@ -31,4 +31,4 @@ if [ $# -gt 0 ]; then
 fi
 # Ten thousand waits are a matter of time with the race detector.
 go test -count=1 -run TenThousand .
-go test -race -short -count=1 .
+go test -race -short -count=1 . ./locktest

@@ -66,6 +66,12 @@ type Blocking interface {
 	DoApart(ctx context.Context, key string, blocks time.Duration, commands ...Command) []Reply
 }
 
+// Attached is a [Transport] that learns by itself when a hold may have ended.
+type Attached interface {
+	// Attach is called by [New], with a function that renews what an owner holds, and returns when a loss is reported.
+	Attach(renew func(owner string))
+}
+
 // ClientOption is an option of [New].
 type ClientOption func(*Client)
 
@@ -129,7 +135,20 @@ func New(transport Transport, options ...ClientOption) (*Client, error) {
 	if err := require(c.patience > 0, "the response timeout is longer than nothing"); err != nil {
 		return nil, err
 	}
+	if attached, isAttached := transport.(Attached); isAttached {
+		attached.Attach(c.renewOwner)
+	}
 	return c, nil
+}
+
+// renewOwner renews what an owner holds.
+func (c *Client) renewOwner(owner string) {
+	c.mu.Lock()
+	holds := slices.DeleteFunc(slices.Collect(maps.Keys(c.holds)), func(hold *Hold) bool { return hold.owner != owner })
+	c.mu.Unlock()
+	for _, hold := range holds {
+		_ = hold.renew(c.running)
+	}
 }
 
 // begin counts a call; false after the end.

@@ -16,7 +16,7 @@ import (
 )
 
 func TestCloseEndsWaitsAndReleasesWhatIsHeld(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		client := via(t, s)
 		must[*redislock.Hold](t)(client.NewLock("closed").Lock(background()))

@@ -52,7 +52,7 @@ func TestALockerExcludesGoroutinesAndProcesses(t *testing.T) {
 }
 
 func TestReadersAndAWriter(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		client := via(t, s)
 		lock := client.NewReadWriteLock("document", redislock.WithLease(6*time.Second))
@@ -189,7 +189,7 @@ func TestWrongUseIsSaid(t *testing.T) {
 }
 
 func TestManyKeysAreAcquiredTogether(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		client := via(t, s)
 		all := client.NewMultiLock([]string{"a", "b", "c"}, redislock.WithLease(6*time.Second))
@@ -215,7 +215,7 @@ func TestManyKeysAreAcquiredTogether(t *testing.T) {
 }
 
 func TestALeaderIsElectedAndObserved(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		lease := redislock.WithLease(6 * time.Second)
 		first, second := via(t, s).NewElection("leader", lease), via(t, s).NewElection("leader", lease)
@@ -550,7 +550,7 @@ func TestWhoHoldsALockIsKnown(t *testing.T) {
 }
 
 func TestAHoldThatIsLeftIsResumedElsewhere(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		lease := redislock.WithLease(6 * time.Second)
 		here, there := via(t, s), via(t, s)
@@ -617,7 +617,7 @@ func TestALockThatIsLeftIsFreeAfterItsRest(t *testing.T) {
 }
 
 func TestAQueueHasABound(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		client := via(t, s)
 		one := redislock.WithQueue(1)
@@ -682,7 +682,7 @@ func TestABoundedWaitKeepsItsPlaceWhenItIsAskedAgain(t *testing.T) {
 }
 
 func TestSeveralPermitsAreTakenInOneStep(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		client := via(t, s)
 		permits := redislock.WithPermits(4)

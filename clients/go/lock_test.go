@@ -97,7 +97,7 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 }
 
 func TestWaitsAreGrantedInOrder(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		lock := via(t, s).NewLock("order")
 		hold := must[*redislock.Hold](t)(lock.Lock(background()))
@@ -117,7 +117,7 @@ func TestWaitsAreGrantedInOrder(t *testing.T) {
 }
 
 func TestACancelledWaitLeavesNothingAndHasTheErrorOfItsContext(t *testing.T) {
-	onBoth(t, func(t *testing.T, via maker) {
+	onAll(t, func(t *testing.T, via maker) {
 		s := serve(t)
 		lock := via(t, s).NewLock("cancelled")
 		hold := must[*redislock.Hold](t)(lock.Lock(background()))

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/locktest"
 	"redis-lock.invalid/clients/go/viagoredis"
 	"redis-lock.invalid/clients/go/viarueidis"
 )
@@ -46,11 +47,16 @@ type server struct {
 	ended   chan struct{}
 	// A client of the test, for what a lock does not do.
 	raw *redis.Client
+	// In place of a process.
+	memory *locktest.Server
 }
 
 // serve starts a server. With the option "plain" it has no module.
 func serve(t *testing.T, options ...string) *server {
 	t.Helper()
+	if strings.HasSuffix(t.Name(), inMemory) {
+		return &server{t: t, memory: locktest.New()}
+	}
 	if os.Getenv("LOCK_SERVER") == "" || os.Getenv("LOCK_MODULE") == "" {
 		t.Skip("LOCK_SERVER and LOCK_MODULE name the server and the module: make test-go")
 	}
@@ -134,6 +140,10 @@ func (s *server) signal(signal syscall.Signal) { s.process.Process.Signal(signal
 // do runs a command of the test.
 func (s *server) do(words ...any) any {
 	s.t.Helper()
+	if s.memory != nil && (words[0] == "DEL" || words[0] == "LOCK.BREAK") {
+		s.memory.Lose(words[1].(string))
+		return nil
+	}
 	reply, err := s.raw.Do(context.Background(), words...).Result()
 	if err != nil && err != redis.Nil {
 		s.t.Fatalf("%v: %v", words, err)
@@ -144,6 +154,10 @@ func (s *server) do(words ...any) any {
 // figure is a number of INFO lock.
 func (s *server) figure(name string) string {
 	s.t.Helper()
+	if s.memory != nil {
+		_, waiting := s.memory.Counts()
+		return map[string]string{"tickets": fmt.Sprint(waiting)}[name]
+	}
 	text := s.do("INFO", "lock").(string)
 	_, rest, _ := strings.Cut(text, "lock_"+name+":")
 	number, _, _ := strings.Cut(rest, "\r\n")
@@ -159,6 +173,9 @@ func (s *server) awaitWaits(count int) {
 // awaitRenewals waits until the server has served so many more renewals, by this figure.
 func (s *server) awaitRenewals(name string, count int) {
 	s.t.Helper()
+	if s.memory != nil {
+		return // not counted
+	}
 	served := func() int { return must[int](s.t)(strconv.Atoi(s.figure(name))) }
 	before := served()
 	until(s.t, "renewals", func() bool { return served() >= before+count })
@@ -168,6 +185,10 @@ func (s *server) awaitRenewals(name string, count int) {
 func (s *server) awaitNothing() {
 	s.t.Helper()
 	until(s.t, "nothing is left", func() bool {
+		if s.memory != nil {
+			held, waiting := s.memory.Counts()
+			return held+waiting == 0
+		}
 		keys := s.do("LOCK.SCAN", "0", "COUNT", 100000).([]any)[1].([]any)
 		return s.figure("tickets") == "0" && len(keys) == 0
 	})
@@ -267,6 +288,20 @@ func onBoth(t *testing.T, test func(*testing.T, maker)) {
 	t.Run("rueidis", func(t *testing.T) {
 		t.Parallel()
 		test(t, viaRueidis)
+	})
+}
+
+const inMemory = "/in_memory"
+
+// onAll runs a test with each library, and with the server in memory.
+func onAll(t *testing.T, test func(*testing.T, maker)) {
+	onBoth(t, test)
+	t.Run(inMemory[1:], func(t *testing.T) {
+		t.Parallel()
+		test(t, func(t *testing.T, s *server, options ...redislock.ClientOption) *redislock.Client {
+			options = append([]redislock.ClientOption{quiet}, options...)
+			return closed(t, must[*redislock.Client](t)(redislock.New(s.memory, options...)), func() {})
+		})
 	})
 }
 
