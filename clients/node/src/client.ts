@@ -21,6 +21,7 @@ import { Events, Observed, type Observer, type Statistics } from './observe.js';
 import { Replicas } from './replicas.js';
 import { slotOf, textOfSlot } from './slot.js';
 import { Claim, checkOptions, LONGEST_TIMER, type LockOptions, type SemaphoreOptions, type Terms } from './terms.js';
+import type { TestServer } from './testing.js';
 import type { Answer, Command, Request, Subscription, Transport, Words } from './transport.js';
 import type { Wait } from './wait.js';
 
@@ -29,7 +30,7 @@ const LONGEST_TICK = 3_000;
 const IDLE = 30_000;
 
 /** A client of node-redis 5 or 6 (`createClient`, `createCluster`), of ioredis 5 or 6, or of iovalkey. */
-export type RedisClient = NodeRedisLike | IoRedisLike;
+export type RedisClient = NodeRedisLike | IoRedisLike | TestServer;
 
 export interface LockClientOptions {
     /** How long the reply to a request is waited for, in milliseconds: 5,000. */
@@ -95,13 +96,21 @@ export class LockClient implements AsyncDisposable {
         this.events = new Events(options.observer ?? {}, (text) => this.warn(text));
         this.patience = responseTimeout;
         this.onWarning = onWarning;
-        if (isIoRedis(redis)) this.transport = new IoRedis(redis as never, responseTimeout);
+        if (isTransport(redis)) this.transport = redis;
+        else if (isIoRedis(redis)) this.transport = new IoRedis(redis as never, responseTimeout);
         else if (isNodeRedis(redis)) this.transport = new NodeRedis(redis as never, responseTimeout);
         else
             throw new ConfigError(
                 'a client of node-redis (createClient or createCluster, not createClientPool or createSentinel), ' +
                     'ioredis (also with Sentinel) or iovalkey is needed',
             );
+        this.transport.attach?.((owner) => this.renewOwner(owner));
+    }
+
+    /** Renews what an owner holds. */
+    private async renewOwner(owner: string): Promise<void> {
+        const holds = this.holds.items.filter(({ claim }) => claim.owner === owner);
+        await Promise.all(holds.map((hold) => hold.probe()));
     }
 
     /** The lock of this name, or one of several names, which are granted together. */
@@ -579,6 +588,10 @@ export class LockClient implements AsyncDisposable {
             this.plan(hold.due);
         });
     }
+}
+
+function isTransport(redis: RedisClient): redis is TestServer {
+    return typeof (redis as Partial<Transport>)?.attach === 'function';
 }
 
 /** A request that has an answer within the response timeout, by the timer of its client. */

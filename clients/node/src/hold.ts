@@ -251,8 +251,8 @@ export class Hold implements AsyncDisposable {
         return reply;
     }
 
-    /** Whether a refusal for a wrong type is one of the lock's key, or of a key of the command: the loss, if it is. */
-    private async probe(): Promise<unknown> {
+    /** Whether a refusal for a wrong type is one of the lock's key, or of a key of the command: the loss, if it is. @internal */
+    async probe(): Promise<unknown> {
         const { lease, renew } = this.claim.terms;
         await this.renewNow(renew ? lease : Math.max(1, this.remaining())).catch(() => {});
         return this.lost;

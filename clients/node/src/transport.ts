@@ -53,6 +53,8 @@ export interface Transport {
     send(requests: readonly Request[]): void;
     /** The name of the node that serves a slot; empty outside a cluster. */
     node(slot: number): string;
+    /** If it learns by itself when a hold may have ended: takes what renews the holds of an owner. */
+    attach?(renew: (owner: string) => Promise<void>): void;
     /** Opens a connection to the node of a slot. `ended` is called at most once, and not after `close()`. */
     open(slot: number, heard: (message: string) => void, ended: () => void): Promise<Subscription>;
 }

@@ -12,9 +12,26 @@ import {
     QueueFullError,
     RefusedError,
 } from 'redis-lock-client';
+import { TestServer } from 'redis-lock-client/testing';
 import { BOTH, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
-const server = await Server.start();
+const real = await Server.start();
+
+/** How a library connects, and where: the real server, or one in memory. */
+function placeOf(library: string): [(typeof LIBRARIES)[string], Pick<Server, 'port' | 'call' | 'waiters' | 'isFree'>] {
+    if (library !== 'in memory') return [LIBRARIES[library]!, real];
+    const memory = new TestServer();
+    const locks = new LockClient(memory);
+    const place = {
+        port: 0,
+        waiters: async (key: string) => (await locks.lock(key).info()).waiters,
+        isFree: async (key: string) => (await locks.lock(key).info()).mode === undefined,
+        call: async (_: string, key: string | number) => memory.lose(String(key)),
+    };
+    return [async () => ({ redis: memory, close: () => {} }), place as never];
+}
+
+const server = real;
 
 for (const [library, connect] of Object.entries(LIBRARIES)) {
     test(`${library}: a free lock is granted at once, its tokens rise, and a release frees it`, async () => {
@@ -51,8 +68,8 @@ for (const [library, connect] of Object.entries(LIBRARIES)) {
     });
 }
 
-for (const library of BOTH) {
-    const connect = LIBRARIES[library]!;
+for (const library of [...BOTH, 'in memory']) {
+    const [connect, server] = placeOf(library);
 
     test(`${library}: an aborted wait rejects with the reason of its signal, and leaves nothing`, async () => {
         await using one = await side(connect, server.port);
@@ -137,6 +154,106 @@ for (const library of BOTH) {
         assert.equal((await failure(hold.release())).code, 'LOST');
         await until(async () => (await server.isFree(keys[0]!)) && (await server.isFree(keys[2]!)));
     });
+
+    test(`${library}: a queue has a bound`, async () => {
+        await using one = await side(connect, server.port);
+        const [x, m, n, w, p] = [fresh('x'), fresh('m'), fresh('n'), fresh('w'), fresh('p')];
+        const queue = 1;
+        for (const kind of [
+            one.locks.lock(x, { queue }),
+            one.locks.lock([m, n], { queue }),
+            one.locks.lock(w, { mode: 'write', queue }),
+            one.locks.semaphore(p, { permits: 1, queue }),
+        ]) {
+            const hold = await kind.acquire(); // free: granted
+            const wait = kind.acquire();
+            await until(async () => (await one.locks.semaphore(p).info()).waiters + (await waitersOf(hold.key)) === 1);
+            const error = await failure(kind.acquire());
+            assert.ok(error instanceof QueueFullError && error instanceof RefusedError && error.code === 'QUEUEFULL');
+            assert.equal(await kind.tryAcquire(), null);
+            await hold.release();
+            await (await wait).release();
+        }
+        const none = one.locks.lock(x, { queue: 0 });
+        await using _hold = await none.acquire();
+        assert.equal((await failure(none.acquire())).code, 'QUEUEFULL');
+        for (const wrong of [-1, 1_000_001, 0.5])
+            assert.throws(() => one.locks.lock(x, { queue: wrong }), { code: 'CONFIG' });
+
+        async function waitersOf(key: string): Promise<number> {
+            return key === p ? 0 : server.waiters(key);
+        }
+    });
+
+    test(`${library}: several permits are taken in one step`, async () => {
+        await using one = await side(connect, server.port);
+        const key = fresh('count');
+        const three = one.locks.semaphore(key, { permits: 4, count: 3, lease: 6_000 });
+        const single = one.locks.semaphore(key, { permits: 4 });
+        const hold = await three.acquire();
+        const { free, nextEnd } = await single.info();
+        assert.deepEqual([hold.count, free], [3, 1]);
+        let last = nextEnd!;
+        await until(async () => {
+            const [before, now] = [last, (last = (await single.info()).nextEnd!)];
+            return now > before; // renewed
+        });
+        assert.equal(await three.tryAcquire(), null);
+        const wait = three.acquire();
+        await until(async () => (await single.info()).waiters === 1);
+        await hold.release();
+        const next = await wait;
+        await next.leave(60_000);
+        assert.equal((await single.info()).free, 1);
+        await (await three.resume(next.owner, next.token)).release();
+        await using permit = await single.acquire();
+        assert.deepEqual([permit.count, (await single.info()).free], [1, 3]);
+        const more = one.locks.semaphore(key, { count: 4 });
+        assert.equal(await more.tryAcquire(), null);
+        const late = more.acquire();
+        await until(async () => (await single.info()).waiters === 1);
+        await single.setPermits(5);
+        await (await late).release();
+        for (const count of [0, 65, 1.5]) assert.throws(() => one.locks.semaphore(key, { count }), { code: 'CONFIG' });
+        assert.throws(() => one.locks.lock(key, { count: 2 } as never), { code: 'CONFIG' });
+    });
+
+    test(`${library}: a hold that is left is resumed by another client`, async () => {
+        await using here = await side(connect, server.port);
+        await using there = await side(connect, server.port);
+        const [x, w, p] = [fresh('x'), fresh('w'), fresh('p')];
+        for (const [first, then] of [
+            [here.locks.lock(x), there.locks.lock(x, { lease: 6_000 })],
+            [here.locks.lock(w, { mode: 'write' }), there.locks.lock(w, { mode: 'write', lease: 6_000 })],
+            [here.locks.semaphore(p, { permits: 1 }), there.locks.semaphore(p, { lease: 6_000 })],
+        ] as const) {
+            const hold = await first.acquire();
+            for (const rest of [0, -1, NaN, '5' as never])
+                assert.equal((await failure(hold.leave(rest))).code, 'CONFIG');
+            await hold.leave(3_600_000);
+            await hold.release(); // the same outcome
+            assert.ok(!hold.valid() && (await first.tryAcquire()) === null);
+            const next = await then.resume(hold.owner, hold.token);
+            assert.ok(next.token === hold.token && next.validFor() <= 6_000);
+            const left = async () => {
+                const info = await then.info();
+                return 'nextEnd' in info ? info.nextEnd! : info.holders[0]!.remaining!;
+            };
+            let last = await left();
+            await until(async () => {
+                const [before, now] = [last, (last = await left())];
+                return now > before; // renewed
+            });
+            await next.release();
+            assert.equal((await failure(then.resume(hold.owner, hold.token))).code, 'LOST');
+            assert.equal((await failure(then.resume('#', 5))).code, 'CONFIG');
+            await using _free = await first.acquire({ wait: 60_000 });
+        }
+    });
+}
+
+for (const library of BOTH) {
+    const connect = LIBRARIES[library]!;
 
     test(`${library}: a semaphore has as many holds as permits, and is renewed`, async () => {
         await using one = await side(connect, server.port);
@@ -297,69 +414,6 @@ for (const library of BOTH) {
         assert.equal((await last).code, 'CLOSED');
     });
 
-    test(`${library}: a queue has a bound`, async () => {
-        await using one = await side(connect, server.port);
-        const [x, m, n, w, p] = [fresh('x'), fresh('m'), fresh('n'), fresh('w'), fresh('p')];
-        const queue = 1;
-        for (const kind of [
-            one.locks.lock(x, { queue }),
-            one.locks.lock([m, n], { queue }),
-            one.locks.lock(w, { mode: 'write', queue }),
-            one.locks.semaphore(p, { permits: 1, queue }),
-        ]) {
-            const hold = await kind.acquire(); // free: granted
-            const wait = kind.acquire();
-            await until(async () => (await one.locks.semaphore(p).info()).waiters + (await waitersOf(hold.key)) === 1);
-            const error = await failure(kind.acquire());
-            assert.ok(error instanceof QueueFullError && error instanceof RefusedError && error.code === 'QUEUEFULL');
-            assert.equal(await kind.tryAcquire(), null);
-            await hold.release();
-            await (await wait).release();
-        }
-        const none = one.locks.lock(x, { queue: 0 });
-        await using _hold = await none.acquire();
-        assert.equal((await failure(none.acquire())).code, 'QUEUEFULL');
-        for (const wrong of [-1, 1_000_001, 0.5])
-            assert.throws(() => one.locks.lock(x, { queue: wrong }), { code: 'CONFIG' });
-
-        async function waitersOf(key: string): Promise<number> {
-            return key === p ? 0 : server.waiters(key);
-        }
-    });
-
-    test(`${library}: several permits are taken in one step`, async () => {
-        await using one = await side(connect, server.port);
-        const key = fresh('count');
-        const three = one.locks.semaphore(key, { permits: 4, count: 3, lease: 6_000 });
-        const single = one.locks.semaphore(key, { permits: 4 });
-        const hold = await three.acquire();
-        const { free, nextEnd } = await single.info();
-        assert.deepEqual([hold.count, free], [3, 1]);
-        let last = nextEnd!;
-        await until(async () => {
-            const [before, now] = [last, (last = (await single.info()).nextEnd!)];
-            return now > before; // renewed
-        });
-        assert.equal(await three.tryAcquire(), null);
-        const wait = three.acquire();
-        await until(async () => (await single.info()).waiters === 1);
-        await hold.release();
-        const next = await wait;
-        await next.leave(60_000);
-        assert.equal((await single.info()).free, 1);
-        await (await three.resume(next.owner, next.token)).release();
-        await using permit = await single.acquire();
-        assert.deepEqual([permit.count, (await single.info()).free], [1, 3]);
-        const more = one.locks.semaphore(key, { count: 4 });
-        assert.equal(await more.tryAcquire(), null);
-        const late = more.acquire();
-        await until(async () => (await single.info()).waiters === 1);
-        await single.setPermits(5);
-        await (await late).release();
-        for (const count of [0, 65, 1.5]) assert.throws(() => one.locks.semaphore(key, { count }), { code: 'CONFIG' });
-        assert.throws(() => one.locks.lock(key, { count: 2 } as never), { code: 'CONFIG' });
-    });
-
     test(`${library}: who holds a lock and who waits is known`, async () => {
         await using one = await side(connect, server.port);
         const lock = one.locks.lock(fresh('known'), { note: 'host 7', lease: 60_000 });
@@ -396,39 +450,6 @@ for (const library of BOTH) {
         const { nextEnd, ...counts } = await permits.info();
         assert.deepEqual(counts, { permits: 3, held: 1, free: 2, waiters: 0, longestWait: 0 });
         assert.ok(nextEnd! > 0);
-    });
-
-    test(`${library}: a hold that is left is resumed by another client`, async () => {
-        await using here = await side(connect, server.port);
-        await using there = await side(connect, server.port);
-        const [x, w, p] = [fresh('x'), fresh('w'), fresh('p')];
-        for (const [first, then] of [
-            [here.locks.lock(x), there.locks.lock(x, { lease: 6_000 })],
-            [here.locks.lock(w, { mode: 'write' }), there.locks.lock(w, { mode: 'write', lease: 6_000 })],
-            [here.locks.semaphore(p, { permits: 1 }), there.locks.semaphore(p, { lease: 6_000 })],
-        ] as const) {
-            const hold = await first.acquire();
-            for (const rest of [0, -1, NaN, '5' as never])
-                assert.equal((await failure(hold.leave(rest))).code, 'CONFIG');
-            await hold.leave(3_600_000);
-            await hold.release(); // the same outcome
-            assert.ok(!hold.valid() && (await first.tryAcquire()) === null);
-            const next = await then.resume(hold.owner, hold.token);
-            assert.ok(next.token === hold.token && next.validFor() <= 6_000);
-            const left = async () => {
-                const info = await then.info();
-                return 'nextEnd' in info ? info.nextEnd! : info.holders[0]!.remaining!;
-            };
-            let last = await left();
-            await until(async () => {
-                const [before, now] = [last, (last = await left())];
-                return now > before; // renewed
-            });
-            await next.release();
-            assert.equal((await failure(then.resume(hold.owner, hold.token))).code, 'LOST');
-            assert.equal((await failure(then.resume('#', 5))).code, 'CONFIG');
-            await using _free = await first.acquire({ wait: 60_000 });
-        }
     });
 
     test(`${library}: a lock that is left is free after its rest, and a loss is found`, async () => {

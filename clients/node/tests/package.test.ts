@@ -38,6 +38,7 @@ test('the packed package can be imported and required, and its types are found',
     const program = `
     import { type Hold, LockClient, LockLostError, type RedisClient } from 'redis-lock-client';
     export { openTelemetry } from 'redis-lock-client/opentelemetry';
+    export { TestServer } from 'redis-lock-client/testing';
     export async function work(redis: RedisClient): Promise<number> {
       await using locks = new LockClient(redis, { responseTimeout: 1_000 });
       await using hold: Hold = await locks.lock(['a', 'b'], { lease: 10_000, mode: 'write' }).acquire({ wait: 1 });
