@@ -1,5 +1,5 @@
-//! The thread that runs code of the program for this crate's thread: a subscriber of `tracing` or an observer may block,
-//! and renewals go on.
+//! The thread that runs code of the program for this crate's thread: a subscriber of `tracing` or an observer may
+//! block, and renewals go on.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::mpsc::{sync_channel, SyncSender};

@@ -317,7 +317,8 @@ const NO_END_MS: f64 = 922_337_203_685_477.0;
 
 impl Semaphore {
     /// The holders of at most `max` of its permits, the one whose lease ends first at the head. Of each the owner, the
-    /// number of its permits (`holds`) and the rest of the lease are known. They are read from the sorted set beside the semaphore.
+    /// number of its permits (`holds`) and the rest of the lease are known. They are read from the sorted set beside
+    /// the semaphore.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.

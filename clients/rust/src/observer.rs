@@ -21,8 +21,8 @@ use crate::trace::{event, shown, Text};
 ///
 /// The methods are called in the program's own task where it acquires and releases, and otherwise on a thread that
 /// renews nothing: they may block there. One that panics is a warning in the log. A lock of a
-/// [`MultiLock`](crate::MultiLock) is a lock as any other; a [`RedLock`](crate::RedLock) is one lock, which the observer
-/// of the first of its servers is told of.
+/// [`MultiLock`](crate::MultiLock) is a lock as any other; a [`RedLock`](crate::RedLock) is one lock, and the observer
+/// of the first of its servers is told of it.
 ///
 /// ```
 /// use std::time::Duration;

@@ -157,7 +157,9 @@ impl<Of> Guard<Of> {
     /// [resumes](Lock::resume) it. (The hold of a session is bound to its connection no more.)
     ///
     /// ```no_run
-    /// # async fn example(guard: redis_lock_client::Guard, granted: std::time::Instant) -> Result<(), redis_lock_client::Error> {
+    /// # use std::time::Instant;
+    /// # use redis_lock_client::{Error, Guard};
+    /// # async fn example(guard: Guard, granted: Instant) -> Result<(), Error> {
     /// use std::time::Duration;
     ///
     /// // Not again within a minute of the grant, however quick the work was:

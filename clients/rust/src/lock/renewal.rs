@@ -76,7 +76,8 @@ impl Hold {
 
     /// The holder ends the hold. Nothing happens the second time.
     pub(crate) fn finish(&self) {
-        if let (false, Some(observed)) = (self.notice.is_over(), &self.observed) {
+        let observed = self.observed.as_ref();
+        if let Some(observed) = observed.filter(|_| !self.notice.is_over()) {
             observed.released(now() - observed.since);
         }
         self.notice.finish();

@@ -13,7 +13,7 @@ use crate::net::server::Server;
 pub(crate) enum Kind {
     /// A lock.
     Lock(Mode),
-    /// So many permits of a semaphore. With a limit, the acquisition creates a missing semaphore with that many permits.
+    /// So many permits of a semaphore. With a limit, the acquisition creates a missing semaphore with that many.
     Permit { limit: Option<u32>, count: u32 },
 }
 
