@@ -43,7 +43,8 @@ pub(crate) async fn acquire<Of: 'static>(
     };
     terms.iter().try_for_each(Terms::check)?;
     let began = now();
-    let observed = Asked::of(&terms, began);
+    let is_observed = first.server.inner.observer.is_some();
+    let observed = is_observed.then(|| Asked::of(&terms, began));
     let span = Span::new(first.server.name(), &first.key, first.owner.as_deref());
     // An end that the clock cannot represent is no limit.
     let end = wait.and_then(|wait| began.checked_add(wait));
@@ -87,7 +88,9 @@ pub(crate) async fn acquire<Of: 'static>(
             (acquired, _) => acquired,
         };
         let error = acquired.as_ref().err();
-        observed.answered(matches!(acquired, Ok(Some(_))), error);
+        if let Some(observed) = observed {
+            observed.answered(matches!(acquired, Ok(Some(_))), error);
+        }
         let waited = now() - began;
         match &acquired {
             Ok(Some(guards)) => guards.iter().for_each(|guard| guard.record_grant(waited)),

@@ -38,7 +38,7 @@ pub(crate) struct Hold {
     margin: Option<Duration>,
     pub notice: Arc<LossNotice>,
     pub renewal: Renewal,
-    observed: Option<Observed>,
+    observed: Option<Box<Observed>>,
 }
 
 /// The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
@@ -58,7 +58,7 @@ impl Hold {
     ) -> Arc<Hold> {
         let notice = LossNotice::new();
         let hold = Hold {
-            observed: Observed::of(&claim.server, &claim.key, claim.kind),
+            observed: Observed::of(&claim.server, &claim.key, claim.kind).map(Box::new),
             claim,
             token,
             margin,
