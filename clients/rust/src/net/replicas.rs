@@ -69,7 +69,10 @@ impl Looks {
                 runtime::spawn(look_on(Arc::downgrade(self), node.clone(), asked));
                 sender
             });
-            let _ = asked.send(look);
+            if asked.send(look).is_err() {
+                // The task has ended by a defect.
+                nodes.remove(&name);
+            }
         }
         is_seen
             .await
