@@ -169,8 +169,8 @@ impl Lock {
     /// [margin](Lock::margin) is cut to half of it. When the setting changes, the guard counts by the new lease from
     /// its next renewal on, a reader perhaps one renewal later: the readers of a program read it together. A broken
     /// connection is a loss ([`LostReason::Disconnected`]), where a lease would have outlived it. A client machine that
-    /// fails without closing its connection (power, network) keeps the lock until the server's TCP keepalive detects the
-    /// failure, by default after up to ten minutes. The user needs `+lock.info` as well.
+    /// fails without closing its connection (power, network) keeps the lock until the server's TCP keepalive detects
+    /// the failure, by default after up to ten minutes. The user needs `+lock.info` as well.
     #[must_use]
     pub fn session(mut self) -> Lock {
         // Until the server's lease is known, this bounds the release of what was given up.
