@@ -19,10 +19,25 @@ import redislock.internal.net.Reply;
 public final class Latch {
     private final Engine engine;
     private final byte[] key;
+    /** With how many waiting requests it is not waited for, or null. */
+    private final @Nullable Integer queue;
 
-    Latch(Engine engine, byte[] key) {
+    Latch(Engine engine, byte[] key, @Nullable Integer queue) {
         this.engine = engine;
         this.key = Objects.requireNonNull(key, "key").clone();
+        this.queue = queue;
+    }
+
+    /**
+     * This latch; a wait is refused with {@link QueueFullException} if so many requests wait for it already, see
+     * {@link LockOptions#queue(int)}.
+     *
+     * @param requests 0 to 1,000,000
+     * @return a latch of the same key
+     * @throws IllegalArgumentException when it is out of bounds
+     */
+    public Latch queue(int requests) {
+        return new Latch(engine, key, LockOptions.defaults().queue(requests).queue().orElseThrow());
     }
 
     /**
@@ -113,7 +128,7 @@ public final class Latch {
      */
     public boolean tryAwait() {
         Blocking.check();
-        return Blocking.get(LatchWait.start(engine, key, Clock.now()).result());
+        return Blocking.get(LatchWait.start(engine, key, queue, Clock.now()).result());
     }
 
     /**
@@ -142,7 +157,7 @@ public final class Latch {
 
     private boolean await(long end) throws InterruptedException {
         Blocking.checkInterruptibly();
-        LatchWait wait = LatchWait.start(engine, key, end);
+        LatchWait wait = LatchWait.start(engine, key, queue, end);
         try {
             return Blocking.getInterruptibly(wait.result());
         } catch (InterruptedException interrupted) {
@@ -158,7 +173,7 @@ public final class Latch {
      * @return whether the latch is open
      */
     public CompletableFuture<Boolean> awaitAsync(@Nullable Duration longest) {
-        LatchWait wait = LatchWait.start(engine, key, Clock.end(longest));
+        LatchWait wait = LatchWait.start(engine, key, queue, Clock.end(longest));
         CompletableFuture<Boolean> future = engine.forProgram(wait.result());
         future.whenComplete((isOpen, error) -> wait.cancel());
         return future;

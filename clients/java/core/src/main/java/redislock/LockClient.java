@@ -284,7 +284,7 @@ public final class LockClient implements AutoCloseable {
      * @return the latch
      */
     public Latch latch(byte[] key) {
-        return new Latch(engine, key);
+        return new Latch(engine, key, null);
     }
 
     /**

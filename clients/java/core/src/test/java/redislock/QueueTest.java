@@ -61,6 +61,19 @@ class QueueTest {
     }
 
     @Test
+    void latches_have_queues_too() throws Exception {
+        Latch latch = client.latch("latch");
+        latch.set(1);
+        CompletableFuture<Boolean> first = latch.queue(1).awaitAsync(null);
+        server.awaitTickets(1);
+        assertFull(latch.queue(1).awaitAsync(null));
+        assertFalse(latch.queue(0).tryAwait());
+        latch.countDown();
+        assertEquals(true, first.get(60, TimeUnit.SECONDS));
+        latch.queue(0).await();
+    }
+
+    @Test
     void semaphores_and_readers_have_queues_too() throws Exception {
         LockSemaphore permits = client.semaphore("permits", NONE.limit(1));
         Permit permit = permits.acquire();
@@ -80,7 +93,10 @@ class QueueTest {
         server.awaitTickets(1);
         CompletableFuture<Optional<Guard>> second = client.lock("k").acquireAsync(null);
         server.awaitTickets(2);
-        server.killClients(each -> !each.get("sub").equals("0") || !each.get("ssub").equals("0"));
+        assertEquals(2, server.killClients(each -> each.get("sub").equals("1")));
+        // A lock that is free meanwhile goes to the first that is there again.
+        Waiting.waitFor("the subscriptions",
+                () -> server.clients().stream().filter(each -> each.get("sub").equals("1")).count() == 2);
         held.release();
         first.get(60, TimeUnit.SECONDS).orElseThrow().release();
         second.get(60, TimeUnit.SECONDS).orElseThrow().release();

@@ -16,11 +16,11 @@ public final class LatchWait implements Engine.Pending {
     private final AtomicBoolean isOver = new AtomicBoolean();
     private final CompletableFuture<Boolean> result = new CompletableFuture<>();
 
-    private LatchWait(Engine engine, byte[] key, long end) {
+    private LatchWait(Engine engine, byte[] key, Integer queue, long end) {
         this.engine = engine;
         Network network = engine.network();
         Wait.Request request = new Wait.Request(
-                key, Cmd.of("LATCH.WAIT", new Cmd.Key(key)), Clock.NEVER, true, false, null);
+                key, Cmd.of("LATCH.WAIT", new Cmd.Key(key)), Clock.NEVER, true, false, queue);
         wait = new Wait(network, network.link(), request, end, new Wait.Listener() {
             @Override
             public void ended(Wait.Grant grant, LockException error) {
@@ -34,10 +34,10 @@ public final class LatchWait implements Engine.Pending {
         });
     }
 
-    /** Waits until {@code end}. */
-    public static LatchWait start(Engine engine, byte[] key, long end) {
+    /** Waits until {@code end}; {@code queue} may be null. */
+    public static LatchWait start(Engine engine, byte[] key, Integer queue, long end) {
         engine.checkOpen();
-        LatchWait waiting = new LatchWait(engine, key, end);
+        LatchWait waiting = new LatchWait(engine, key, queue, end);
         engine.add(waiting);
         waiting.wait.first();
         return waiting;
