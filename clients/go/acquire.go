@@ -150,7 +150,7 @@ func (c *Client) resume(ctx context.Context, terms *terms, token int64) (hold *H
 // ended notes the end of a call that has this error. A hold has noted its beginning itself.
 func (a *acquisition) ended(ctx context.Context, err error) {
 	if a.hasWaited {
-		a.client.count(func(s *Statistics) { s.Waiting-- }, nil)
+		a.client.events.count(func(s *Statistics) { s.Waiting-- })
 	}
 	if err != nil {
 		a.client.answered(ctx, a.subject, a.begun, err)
@@ -280,7 +280,7 @@ func (a *acquisition) ask(ctx context.Context) (*Hold, error) {
 		a.place = queued
 		if !a.hasWaited {
 			a.hasWaited = true
-			a.client.count(func(s *Statistics) { s.Waits++; s.Waiting++ }, nil)
+			a.client.events.count(func(s *Statistics) { s.Waits++; s.Waiting++ })
 		}
 		if err := a.mustExist(ctx); err != nil {
 			return nil, err

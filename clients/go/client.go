@@ -376,13 +376,13 @@ func (c *Client) release(terms *terms, commands []Command, until time.Time, ofHo
 		}
 		result <- err
 		isAnswered := err == nil || isOverwritten(err)
-		c.count(func(s *Statistics) {
+		c.events.count(func(s *Statistics) {
 			if !isAnswered {
 				s.ReleasesFailed++
 			} else if ofHold {
 				s.Releases++
 			}
-		}, nil)
+		})
 		if !isAnswered {
 			c.warn("not released: what is held ends with its lease", terms.String(), err)
 		}

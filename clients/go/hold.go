@@ -156,13 +156,13 @@ func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) error 
 			isHeard = isHeard && !mayBeServed(err)
 		}
 	}
-	c.count(func(s *Statistics) {
+	c.events.count(func(s *Statistics) {
 		if loss == nil && err == nil {
 			s.Renewals++
 		} else {
 			s.RenewalsFailed++
 		}
-	}, nil)
+	})
 	c.mu.Lock()
 	if isHeard {
 		h.unheard--
@@ -483,7 +483,7 @@ func (h *Hold) finish(ctx context.Context, rest time.Duration, inBackground bool
 	}
 	wasHeld, err := released(c.send(ctx, commands...))
 	if err == nil || isOverwritten(err) {
-		c.count(func(s *Statistics) { s.Releases++ }, nil)
+		c.events.count(func(s *Statistics) { s.Releases++ })
 	}
 	switch {
 	case isOverwritten(err):

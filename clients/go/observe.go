@@ -35,7 +35,7 @@ type Subject struct {
 
 // WithObserver sets what learns what the client does.
 func WithObserver(observer Observer) ClientOption {
-	return func(c *Client) { c.events.observer = &observer }
+	return func(c *Client) { c.events.observer = observer }
 }
 
 func (t *terms) subject() *Subject {
@@ -87,10 +87,10 @@ func (s Statistics) Gauges() map[string]int64 {
 
 // events has what a client counts, and what its observer is still to learn.
 type events struct {
-	observer *Observer
+	observer Observer
 	mu       sync.Mutex
 	counts   Statistics
-	queue    []func(*Observer)
+	queue    []func()
 	isBusy   bool
 }
 
@@ -104,16 +104,20 @@ func (c *Client) Statistics() Statistics {
 	return c.events.counts
 }
 
-// count changes the counts, and has the observer learn why, if it is to.
-func (c *Client) count(change func(*Statistics), event func(*Observer)) {
-	e := &c.events
+func (e *events) count(change func(*Statistics)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(&e.counts)
-	if event == nil || e.observer == nil || len(e.queue) == maxBehind {
-		return
+}
+
+// tell has the observer learn of an event.
+func (c *Client) tell(event func()) {
+	e := &c.events
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.queue) < maxBehind {
+		e.queue = append(e.queue, event)
 	}
-	e.queue = append(e.queue, event)
 	if !e.isBusy {
 		e.isBusy = true
 		go c.deliver()
@@ -138,29 +142,27 @@ func (c *Client) deliver() {
 	}
 }
 
-func (c *Client) learn(event func(*Observer)) {
+func (c *Client) learn(event func()) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			c.warn("an observer has panicked", "", fmt.Errorf("%v", panicked))
 		}
 	}()
-	event(c.events.observer)
+	event()
 }
 
 // asked notes that an acquisition begins.
 func (c *Client) asked(ctx context.Context, a *acquisition) {
 	a.begun, a.subject = time.Now(), a.terms.subject()
-	c.count(func(*Statistics) {}, func(o *Observer) {
-		if o.Asked != nil {
-			o.Asked(ctx, a.subject)
-		}
-	})
+	if asked := c.events.observer.Asked; asked != nil {
+		subject := a.subject
+		c.tell(func() { asked(ctx, subject) })
+	}
 }
 
 // answered notes how it has ended: with a hold, or this error.
 func (c *Client) answered(ctx context.Context, subject *Subject, begun time.Time, err error) {
-	waited := time.Since(begun)
-	c.count(func(s *Statistics) {
+	c.events.count(func(s *Statistics) {
 		switch {
 		case err == nil:
 			s.Acquisitions++
@@ -170,34 +172,30 @@ func (c *Client) answered(ctx context.Context, subject *Subject, begun time.Time
 		case !errors.Is(err, context.Canceled):
 			s.AcquisitionsFailed++
 		}
-	}, func(o *Observer) {
-		if o.Answered != nil {
-			o.Answered(ctx, subject, err == nil, waited, err)
-		}
 	})
+	if answered := c.events.observer.Answered; answered != nil {
+		waited := time.Since(begun)
+		c.tell(func() { answered(ctx, subject, err == nil, waited, err) })
+	}
 }
 
 // released notes that the program, or the end of the client, has released or left a hold.
 func (c *Client) released(subject *Subject, held bool) {
-	c.count(func(s *Statistics) { s.Holds-- }, func(o *Observer) {
-		if o.Released != nil {
-			o.Released(subject, held)
-		}
-	})
+	c.events.count(func(s *Statistics) { s.Holds-- })
+	if released := c.events.observer.Released; released != nil {
+		c.tell(func() { released(subject, held) })
+	}
 }
 
 func (c *Client) lost(subject *Subject, reason error) {
-	c.count(func(s *Statistics) { s.Losses++ }, func(o *Observer) {
-		if o.Lost != nil {
-			o.Lost(subject, reason)
-		}
-	})
+	c.events.count(func(s *Statistics) { s.Losses++ })
+	if lost := c.events.observer.Lost; lost != nil {
+		c.tell(func() { lost(subject, reason) })
+	}
 }
 
 func (c *Client) late(subject *Subject, by time.Duration) {
-	c.count(func(*Statistics) {}, func(o *Observer) {
-		if o.Late != nil {
-			o.Late(subject, by)
-		}
-	})
+	if late := c.events.observer.Late; late != nil {
+		c.tell(func() { late(subject, by) })
+	}
 }

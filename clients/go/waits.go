@@ -202,7 +202,7 @@ func (w *waits) begin(at *channel) *subscription {
 	begun := &subscription{cancel: cancel}
 	at.subscription = begun
 	w.client.tasks++
-	w.client.count(func(s *Statistics) { s.Connections++ }, nil)
+	w.client.events.count(func(s *Statistics) { s.Connections++ })
 	go func() {
 		defer w.client.end()
 		defer cancel()

@@ -356,6 +356,7 @@ export class LockClient implements AsyncDisposable {
         const ended = this.end(hold.claim, hold.tokens, hold.isUnanswered, hold.ends, rest);
         if (subject.grantedAt === undefined) return ended;
         this.events.gauges.holds -= 1;
+        if (!this.events.has('released')) return ended;
         ended.then(
             (held) => this.events.tell('released', subject, held && !wasLost),
             () => this.events.tell('released', subject, !wasLost),

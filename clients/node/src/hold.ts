@@ -373,7 +373,7 @@ export class Hold implements AsyncDisposable {
     }
 
     private loss(reason: LostReason, text: string): LockLostError {
-        return new LockLostError(this.claim.terms.keys.join(', '), reason, text);
+        return new LockLostError(this.claim.terms.name, reason, text);
     }
 
     private throwIfOver(): void {

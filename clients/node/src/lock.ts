@@ -40,7 +40,7 @@ abstract class Holdable {
      */
     async acquire(options: AcquireOptions = {}): Promise<Hold> {
         const hold = await this.within(Infinity, options);
-        if (hold === undefined) throw new NotAcquiredError(this.terms.keys.join(', '), options.wait ?? Infinity);
+        if (hold === undefined) throw new NotAcquiredError(this.terms.name, options.wait ?? Infinity);
         return hold;
     }
 

@@ -1,11 +1,11 @@
 import type { LockError } from './errors.js';
-import type { Terms } from './terms.js';
+import type { Mode, Terms } from './terms.js';
 
 /** One acquisition of a lock, and the hold that comes of it: all their events have the same object. */
 export interface Subject {
     /** The name of the lock, of several the names with commas between. */
     readonly name: string;
-    readonly kind: 'exclusive' | 'read' | 'write' | 'semaphore';
+    readonly kind: Mode | 'semaphore';
     /** When it was granted, as of `Date.now()`; undefined before. */
     readonly grantedAt: number | undefined;
 }
@@ -80,8 +80,13 @@ export class Events {
         private readonly warn: (message: string) => void,
     ) {}
 
+    /** Whether the observer learns of this event. */
+    has(event: keyof Observer): boolean {
+        return this.observer[event] !== undefined;
+    }
+
     tell<E extends keyof Observer>(event: E, ...words: Parameters<NonNullable<Observer[E]>>): void {
-        if (this.observer[event] === undefined) return;
+        if (!this.has(event)) return;
         setImmediate(() => {
             try {
                 (this.observer[event] as (...all: typeof words) => void)(...words);
@@ -102,10 +107,10 @@ export class Observed implements Subject {
 
     constructor(
         private readonly events: Events,
-        { keys, isPermit, modeWords }: Terms,
+        { name, kind }: Terms,
     ) {
-        this.name = keys.join(', ');
-        this.kind = isPermit ? 'semaphore' : ((modeWords[0]?.toLowerCase() ?? 'exclusive') as Subject['kind']);
+        this.name = name;
+        this.kind = kind;
         events.tell('asked', this);
     }
 

@@ -123,6 +123,9 @@ export const HOLD_OPTIONS: readonly Name[] = [
 
 /** The checked terms of each acquisition of a lock, of several, or of a permit. */
 export interface Terms extends HoldOptions {
+    /** For messages and observers. */
+    readonly name: string;
+    readonly kind: Mode | 'semaphore';
     /** As they are stored: with the client's prefix. In a cluster all are in one slot. */
     readonly keys: readonly string[];
     readonly lease: number;
@@ -169,6 +172,7 @@ export function termsOf(keys: readonly string[], options: LockOptions & Semaphor
     const verb = isPermit ? 'sem.acquire' : keys.length > 1 ? 'lock.macquire' : 'lock.acquire';
     const verbAndKeys = [verb, ...(keys.length > 1 ? [String(keys.length)] : []), ...keys];
     return {
+        ...{ name: keys.join(', '), kind: isPermit ? 'semaphore' : mode },
         ...{ keys, lease, margin, renew, maxHold, replicas, replicasWithin, isPermit, permits, count, owner },
         ...{ modeWords, verbAndKeys, options: words, waiting: queue === undefined ? [] : ['QUEUE', String(queue)] },
     };
