@@ -375,8 +375,8 @@ func (h *Hold) Do(ctx context.Context, command ...any) (any, error) {
 }
 
 // Renew renews the lease at once, for this time (see [WithLease]) if it is longer than the lease so far; later renewals
-// have it, too. It is needed only with [WithoutRenewal]. [ErrLost] means that the lock is not held any more. After a request of this hold
-// without an answer, a longer lease counts as [WithLease]: that request may be served yet.
+// have it, too. It is needed only with [WithoutRenewal]. [ErrLost] means that the lock is not held any more. After a
+// request of this hold without an answer, a longer lease counts as [WithLease]: that request may be served yet.
 func (h *Hold) Renew(ctx context.Context, lease time.Duration) error {
 	if err := requireLease(lease); err != nil {
 		return err

@@ -103,8 +103,8 @@ func WithReplicasWithin(limit time.Duration) Option {
 	})
 }
 
-// WithQueue has an acquisition wait only where fewer than so many requests of others wait already (0 to 1000000, 0: none waits); else
-// its error is [ErrQueueFull] at once. A free lock is granted in any case.
+// WithQueue has an acquisition wait only where fewer than so many requests of others wait already (0 to 1000000; 0: it
+// does not wait); else its error is [ErrQueueFull] at once. A free lock is granted in any case.
 func WithQueue(requests int) Option {
 	return option(func(t *terms) {
 		t.queue = strconv.Itoa(requests)
@@ -125,8 +125,9 @@ func WithPermits(permits int) SemaphoreOption {
 	})
 }
 
-// WithCount has an acquisition take so many permits in one step, all or none (1 to 64; 1 by default). They are one hold:
-// renewed and released together. More than the semaphore has are waited for until [Semaphore.Set] raises their number.
+// WithCount has an acquisition take so many permits in one step, all or none (1 to 64; 1 by default). They are one
+// hold: renewed and released together. More than the semaphore has are waited for until [Semaphore.Set] raises their
+// number.
 func WithCount(permits int) SemaphoreOption {
 	return semaphoreOption(func(t *terms) {
 		t.count = permits

@@ -100,8 +100,8 @@ func TestAnObserverLearnsWhatAClientDoes(t *testing.T) {
 		if err := left.Leave(time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		resumed := must[*redislock.Hold](t)(client.NewReadWriteLock("rw").Read().Resume(background(), left.Owner(), left.Token()))
-		unlock(t, resumed)
+		readers := client.NewReadWriteLock("rw").Read()
+		unlock(t, must[*redislock.Hold](t)(readers.Resume(background(), left.Owner(), left.Token())))
 		permit := must[*redislock.Hold](t)(client.NewSemaphore("p", redislock.WithPermits(1)).Acquire(background()))
 		s.do("SEM.RELEASE", "p", permit.Owner())
 		if err := permit.Unlock(); !errors.Is(err, redislock.ErrLost) {

@@ -70,7 +70,8 @@ func TestAGrantIsOneThatReplicasHave(t *testing.T) {
 			unlock(t, must[*redislock.Hold](t)(kind()(background())))
 			s.awaitNothing()
 		}
-		if _, err := client.NewLock("z", redislock.WithReplicas(0)).TryLock(background()); !errors.Is(err, redislock.ErrUsage) {
+		none := client.NewLock("z", redislock.WithReplicas(0))
+		if _, err := none.TryLock(background()); !errors.Is(err, redislock.ErrUsage) {
 			t.Fatal(err)
 		}
 	})

@@ -5,8 +5,8 @@
 //
 // In a bubble of testing/synctest, time.Sleep moves the clocks of the clients and of the server together. Elsewhere
 // [Server.Advance] moves that of the server. It knows what the clients send: exclusive and read-write locks, several
-// keys, semaphores, waits in order, and what runs under a lock. It knows no deadlocks, types of keys or replicas, and has
-// no faults.
+// keys, semaphores, waits in order, and what runs under a lock. It knows no deadlocks, types of keys or replicas, and
+// has no faults.
 package locktest
 
 import (
@@ -301,6 +301,8 @@ func (s *Server) run(r *request, words []any) any {
 	return redislock.Refusal("ERR unknown command '" + r.verb + "'")
 }
 
+func ms(span time.Duration) int64 { return span.Milliseconds() }
+
 func (s *Server) info(r *request) any {
 	all, _ := s.of(r, r.keys[0])
 	info := map[string]any{"mode": nil, "waiters": int64(0), "longest-wait-ms": int64(0)}
@@ -310,15 +312,15 @@ func (s *Server) info(r *request) any {
 		taken += hold.count
 		info["mode"] = strings.ToLower(cmp.Or(hold.mode, "exclusive"))
 		holders = append(holders, map[string]any{"owner": hold.owner, "note": hold.note, "token": hold.token,
-			"holds": int64(1), "pttl": hold.until.Sub(s.now()).Milliseconds(), "held-ms": s.now().Sub(hold.since).Milliseconds()})
-		info["next-end-ms"] = hold.until.Sub(s.now()).Milliseconds()
+			"holds": int64(1), "pttl": ms(hold.until.Sub(s.now())), "held-ms": ms(s.now().Sub(hold.since))})
+		info["next-end-ms"] = ms(hold.until.Sub(s.now()))
 	}
 	info["holders"], info["held"], info["permits"] = holders, taken, int64(s.permits[r.keys[0]])
 	info["free"] = info["permits"].(int64) - taken
 	for _, wait := range slices.Backward(s.queue) {
 		if wait.meets(r) {
 			info["waiters"] = info["waiters"].(int64) + 1
-			info["longest-wait-ms"] = s.now().Sub(wait.since).Milliseconds()
+			info["longest-wait-ms"] = ms(s.now().Sub(wait.since))
 		}
 	}
 	return info

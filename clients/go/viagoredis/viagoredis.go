@@ -93,7 +93,9 @@ func (t *transport) DoApart(
 	return replies
 }
 
-func (t *transport) do(ctx context.Context, client redis.UniversalClient, commands []redislock.Command) []redislock.Reply {
+func (t *transport) do(
+	ctx context.Context, client redis.UniversalClient, commands []redislock.Command,
+) []redislock.Reply {
 	requests := make([]request, len(commands))
 	for i, command := range commands {
 		requests[i] = request{redis.NewCmd(ctx, command.Words...)}

@@ -348,7 +348,11 @@ export class LockClient implements AsyncDisposable {
         }
     }
 
-    /** Releases a hold, or leaves it for this rest, in the background if need be: whether it was still held. @internal */
+    /**
+     * Releases a hold, or leaves it for this rest, in the background if need be: whether it was still held.
+     *
+     * @internal
+     */
     release(hold: Hold, rest?: number): Promise<boolean> {
         const { subject, wasLost } = hold;
         hold.finish();

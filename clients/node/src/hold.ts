@@ -251,7 +251,7 @@ export class Hold implements AsyncDisposable {
         return reply;
     }
 
-    /** Whether a refusal for a wrong type is one of the lock's key, or of a key of the command: the loss, if it is. @internal */
+    /** Renews it, and returns the loss, if it is lost. @internal */
     async probe(): Promise<unknown> {
         const { lease, renew } = this.claim.terms;
         await this.renewNow(renew ? lease : Math.max(1, this.remaining())).catch(() => {});

@@ -11,8 +11,8 @@ export interface Subject {
 }
 
 /**
- * Learns what a `LockClient` does, for metrics and traces. Its functions are called in the order of the events, in later
- * turns of the event loop and in the asynchronous context of the event. What they throw is a warning.
+ * Learns what a `LockClient` does, for metrics and traces. Its functions are called in the order of the events, in
+ * later turns of the event loop and in the asynchronous context of the event. What they throw is a warning.
  */
 export interface Observer {
     /** An acquisition begins. */
@@ -23,7 +23,7 @@ export interface Observer {
     released?(lock: Subject, held: boolean): void;
     /** A hold was lost before its release. */
     lost?(lock: Subject, reason: LockError): void;
-    /** No renewal is confirmed a third of the lease after one was due, and for how many milliseconds it has been due. */
+    /** No renewal is confirmed a third of the lease after one was due; for how many milliseconds it has been due. */
     late?(lock: Subject, by: number): void;
 }
 

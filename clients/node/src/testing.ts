@@ -17,9 +17,9 @@ interface Ask {
 }
 
 /**
- * Give it to `LockClient` in place of a client. It knows what lock clients send: exclusive and read-write locks, several
- * keys, semaphores, waits in order, and what runs under a lock. It knows no deadlocks and no types of keys, and has no
- * faults; replicas have all.
+ * Give it to `LockClient` in place of a client. It knows what lock clients send: exclusive and read-write locks,
+ * several keys, semaphores, waits in order, and what runs under a lock. It knows no deadlocks and no types of keys, and
+ * has no faults; replicas have all.
  */
 export class TestServer implements Transport {
     // The transport of lock clients, which only they call.
@@ -42,8 +42,8 @@ export class TestServer implements Transport {
     constructor(private readonly execute: (command: string, ...args: (string | Buffer)[]) => unknown = () => null) {}
 
     /**
-     * Moves the clock of the server, as if the lock clients stood still for so many milliseconds. Who has lost a lock by
-     * that knows it when this resolves.
+     * Moves the clock of the server, as if the lock clients stood still for so many milliseconds. Who has lost a lock
+     * by that knows it when this resolves.
      */
     advance(ms: number): Promise<void> {
         this.offset += ms;
