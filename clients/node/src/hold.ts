@@ -241,6 +241,7 @@ export class Hold implements AsyncDisposable {
         if (error instanceof RefusedError) {
             let loss: unknown;
             if (error.code === 'FENCED') loss = this.lose('taken', 'it is not held under its token any more');
+            // It may be a key of the command that has another type.
             else if (error.isLoss) loss = await this.probe();
             // Sent twice, it may have run the first time.
             if (sends < 2) throw loss || error;
