@@ -1,4 +1,5 @@
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import io.opentelemetry.api.OpenTelemetry;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.net.InetAddress;
@@ -13,6 +14,7 @@ import net.javacrumbs.shedlock.core.SimpleLock;
 import redislock.FencedLock;
 import redislock.LockClient;
 import redislock.micrometer.LockMetrics;
+import redislock.opentelemetry.LockTelemetry;
 import redislock.shedlock.FencedLockProvider;
 import redislock.shedlock.FencedSimpleLock;
 import redislock.spring.FencedDistributedLock;
@@ -27,7 +29,8 @@ final class Modules {
 
   public static void main(String[] args) throws Exception {
     for (Class<?> one : new Class<?>[] {
-        LockClient.class, LockMetrics.class, FencedLockProvider.class, FencedLockRegistry.class}) {
+        LockClient.class, LockMetrics.class, LockTelemetry.class, FencedLockProvider.class,
+        FencedLockRegistry.class}) {
       try (ZipFile jar = new ZipFile(Path.of(one.getProtectionDomain().getCodeSource().getLocation().toURI()).toFile())) {
         check(jar.getEntry("META-INF/LICENSE") != null, "the licence in " + jar.getName());
       }
@@ -46,7 +49,8 @@ final class Modules {
   }
 
   private static void lockWithEach(String address) throws Exception {
-    try (LockClient client = LockClient.create(address)) {
+    LockTelemetry telemetry = new LockTelemetry(OpenTelemetry.noop());
+    try (LockClient client = LockClient.builder(address).observer(telemetry).build()) {
       SimpleMeterRegistry meters = new SimpleMeterRegistry();
       new LockMetrics(client).bindTo(meters);
 
