@@ -39,11 +39,14 @@ for client in $wanted; do
 done
 
 failed=
+# The command line of docs/TASKS.md.
+# shellcheck disable=SC2086 # options
+cargo build --quiet $TESTED -p redis-lock-cli --bin redis-lock
 # A test's name begins with its client's or library's, dashes written as underscores.
 # shellcheck disable=SC2046,SC2086 # TESTED is options, one a word
-cargo test $TESTED --test clients -- page:: rust_example:: --test-threads 2 \
+cargo test $TESTED --test clients -- page:: rust_example:: rust_tasks:: shell_tasks:: --test-threads 2 \
     $(for client in $installed; do
-        echo "$client" | sed 's/-/_/g; s|/|::|; s/^\(.*\)_package$/\1_package:: \1_example/; /^strings/!s/$/::/'
+        echo "$client" | sed 's/-/_/g; s|/|::|; s/^\(.*\)_package$/\1_package:: \1_example:: \1_tasks/; /^strings/!s/$/::/'
     done) || failed=1
 for client in $installed; do echo "ran: $client"; done
 for client in $missing; do echo "not run: $client, $(tail -n 1 "target/clients/$client/log") (target/clients/$client/log)"; done

@@ -62,7 +62,6 @@ impl Stage<'_> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let output = self.server.dir().join(format!("output.{number}"));
-        let stream = File::create(&output).expect("a file");
         let url = format!("redis://127.0.0.1:{}", self.server.port);
         let payments = format!("http://127.0.0.1:{}", self.payments.port);
         let parts = parts.to_string();
@@ -75,10 +74,7 @@ impl Stage<'_> {
             Shape::Job => command.args(["2030-01-01", &parts]),
             Shape::Leader => &mut command,
         };
-        command.stdout(stream.try_clone().expect("a file"));
-        let process = spawn(command.stderr(stream));
-        let process = process.expect("what make test-clients installs");
-        Run { process, output }
+        Run::start(&mut command, output)
     }
 
     /// Starts the program, and waits until it is amid its work: of a service, that of a request.
@@ -125,12 +121,21 @@ impl Stage<'_> {
 }
 
 /// A program that runs; dropping it ends the process.
-struct Run {
+pub struct Run {
     process: Child,
     output: PathBuf,
 }
 
 impl Run {
+    /// Starts a program, which writes into this file.
+    pub fn start(command: &mut Command, output: PathBuf) -> Run {
+        let stream = File::create(&output).expect("a file");
+        command.stdout(stream.try_clone().expect("a file"));
+        let process = spawn(command.stderr(stream));
+        let process = process.expect("what make test-clients installs");
+        Run { process, output }
+    }
+
     fn output(&self) -> String {
         std::fs::read_to_string(&self.output).expect("a file")
     }
@@ -155,14 +160,22 @@ impl Run {
     }
 
     /// Waits for the end, with this status.
-    fn ends_with(mut self, status: i32) {
+    pub fn ends_with(mut self, status: i32) {
+        assert_eq!(self.end(), Some(status), "{}", self.output());
+    }
+
+    /// Waits for the end, with the status of an error.
+    pub fn fails(mut self) {
+        assert_ne!(self.end(), Some(0), "{}", self.output());
+    }
+
+    fn end(&mut self) -> Option<i32> {
         let mut ended = None;
         wait_for("the end of the program", || {
             ended = self.process.try_wait().expect("a child");
             ended.is_some()
         });
-        let code = ended.and_then(|status| status.code());
-        assert_eq!(code, Some(status), "{}", self.output());
+        ended.and_then(|status| status.code())
     }
 
     fn kill(mut self) {

@@ -16,6 +16,8 @@
 //! The whole programs in `examples`, one for each language with a package, have tests of their own, in `examples.rs`:
 //! `install` of a package puts them beside the agent, and the one for Rust is a program of this crate.
 //!
+//! The tasks of `docs/TASKS.md` are run in every language, and on the command line, by `tasks.rs`.
+//!
 //! The libraries that lock with `SET NX PX` have tests of their own, in `strings.rs`, and agents in `strings`.
 //!
 //! `make test-clients` installs the clients that the machine supports and runs their tests; a test of a client that is
@@ -38,6 +40,7 @@ mod payments;
 mod proxy;
 mod strings;
 mod suite;
+mod tasks;
 mod ticket_agent;
 mod tickets;
 
@@ -316,4 +319,58 @@ programs! {
         command: &[env!("CARGO_BIN_EXE_workers")],
         shape: Shape::Pool,
     },
+}
+
+/// The languages of `docs/TASKS.md`.
+macro_rules! tasks {
+    ($($module:ident: $fence:literal, $source:expr, $compile:literal, $command:expr;)*) => {
+        $(mod $module {
+            use crate::tasks::{self, Language};
+            use std::sync::OnceLock;
+            static LANGUAGE: Language = Language {
+                fence: $fence,
+                source: $source,
+                compile: $compile,
+                command: &$command,
+                is_ready: OnceLock::new(),
+            };
+            tests!(tasks, LANGUAGE;
+                one_job_a_night
+                one_request_at_a_time
+                five_at_a_time
+                one_leader
+                a_fenced_write
+                a_deploy
+                a_migration
+                a_batch
+                readers_and_a_rebuild
+                a_long_job
+                a_change_of_process
+                once_a_minute
+            );
+        })*
+    };
+}
+
+tasks! {
+    shell_tasks: "sh", None, "", [];
+    rust_tasks: "rust", None, "", [env!("CARGO_BIN_EXE_tasks")];
+    java_tasks: "java",
+        Some(("java-package/tasks.template", "target/clients/java-package/tasks/Tasks.java")),
+        "cd target/clients/java-package && javac --release 17 -cp 'lib/*' -d tasks tasks/Tasks.java",
+        ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
+            "target/clients/java-package/tasks:target/clients/java-package/lib/*", "Tasks"];
+    python_tasks: "python",
+        Some(("python-package/tasks.template", "target/clients/python-package/tasks.py")),
+        "",
+        ["target/clients/python-package/venv/bin/python", "-B", "target/clients/python-package/tasks.py"];
+    go_tasks: "go",
+        Some(("go-package/tasks.template", "target/clients/go-package/src/tasks/main.go")),
+        "export GOTOOLCHAIN=local GOMODCACHE=$PWD/target/clients/go-modules GOFLAGS=-modcacherw GODEBUG=goindex=0
+            cd target/clients/go-package/src && go vet ./tasks && go build -o ../tasks ./tasks",
+        ["target/clients/go-package/tasks"];
+    node_tasks: "js",
+        Some(("node-package/tasks.template", "target/clients/node-package/tasks.mjs")),
+        "",
+        ["node", "target/clients/node-package/tasks.mjs"];
 }
