@@ -1,5 +1,8 @@
 //! Writes the program of docs/TASKS.md for Rust: its blocks, put into `rust-package/tasks.template`.
 
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, clippy::indexing_slicing)]
+
 #[allow(dead_code)]
 #[path = "../harness/src/page.rs"]
 mod page;

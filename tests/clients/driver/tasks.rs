@@ -1,11 +1,12 @@
 //! The tasks of `docs/TASKS.md`, in each language, by the blocks of the page: `page::program` makes a program of them,
 //! with `tasks.template` of each package, which is compiled with the installed package and run once a task. The blocks
-//! for a shell are run by `sh`, with the `redis-lock` that was built. What a task has to bring about is the same for all
-//! languages. `main.rs` has the table of the languages and the tests.
+//! for a shell are run by `sh`, with the `redis-lock` that was built. What a task has to bring about is the same for
+//! all languages. `main.rs` has the table of the languages and the tests.
 //!
 //! All work is a script, `./work.sh`, or another one that a block names, which writes `begin` and `end` into a log and
 //! in between waits until a test lets it go on.
 
+use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,12 +14,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 use redis_lock_harness::page::{self, root};
-use redis_lock_harness::process::tame;
+use redis_lock_harness::process::{tame, Family};
 use redis_lock_harness::{wait_for, Reply, TestServer};
 
 use crate::examples::Run;
 
 const PAGE: &str = "docs/TASKS.md";
+
+/// The work. It ends with the program that has started it, too.
+const WORK: &str = "echo begin >>log
+until rm go 2>/dev/null; do
+    kill -0 $PPID || exit
+    sleep 0.05
+done
+echo end >>log";
 
 /// A language of the page.
 pub struct Language {
@@ -84,6 +93,21 @@ struct Stage<'a> {
     task: usize,
     server: TestServer,
     dir: PathBuf,
+    families: RefCell<Vec<Family>>,
+}
+
+/// A test that fails may leave programs below a shell, and shows what all programs said.
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        let files = std::fs::read_dir(&self.dir).expect("a directory").flatten();
+        for path in files.map(|file| file.path()) {
+            if std::thread::panicking() && path.extension().is_some_and(|end| end != "sh") {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                eprintln!("{}: {text}", path.display());
+            }
+        }
+        self.families.borrow().iter().for_each(Family::kill);
+    }
 }
 
 impl Stage<'_> {
@@ -98,6 +122,7 @@ impl Stage<'_> {
             task,
             server,
             dir,
+            families: RefCell::default(),
         }
     }
 
@@ -122,7 +147,11 @@ impl Stage<'_> {
                 "REDIS_LOCK_URL",
                 format!("redis://127.0.0.1:{}", self.server.port),
             )
+            // For a busy machine: a call that does not wait ends after a twentieth of it.
+            .env("REDIS_LOCK_TIMEOUT", "120")
             .env("ORDER", order);
+        let family = Family::of(&mut command);
+        self.families.borrow_mut().push(family);
         Run::start(&mut command, self.dir.join(format!("output.{number}")))
     }
 
@@ -211,7 +240,7 @@ fn write_scripts(dir: &Path) {
     for name in names.filter(is_name).chain(["work"]) {
         let text = match name {
             "is-done" => "grep -qx end log",
-            _ => "echo begin >>log\nuntil rm go 2>/dev/null; do sleep 0.05; done\necho end >>log",
+            _ => WORK,
         };
         let path = dir.join(format!("{name}.sh"));
         std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a file");
@@ -241,13 +270,11 @@ pub fn one_request_at_a_time(language: &Language) {
     let second = stage.start();
     stage.wait_for_waits(1);
     assert_eq!(stage.begun(), 2);
-    stage.go();
-    stage.go();
-    other.ends_with(0);
-    first.ends_with(0);
-    stage.wait_until_begun(3);
-    stage.go();
-    second.ends_with(0);
+    (0..3).for_each(|_| stage.go());
+    for run in [other, first, second] {
+        run.ends_with(0);
+    }
+    assert_eq!(stage.begun(), 3);
     assert!(!stage.is_held("order:7"));
 }
 
