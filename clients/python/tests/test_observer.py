@@ -161,6 +161,7 @@ def test_tasks(server: TestServer) -> None:
             server.run("DEL k")
             assert await lock.lost.wait(20)
             while ear.events[-1][1] != "lost":
+                # sleep: polls
                 await asyncio.sleep(0.01)
 
     asyncio.run(work())

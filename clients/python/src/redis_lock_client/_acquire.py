@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable, Optional
 
+from ._ending import FIRST_PAUSE, LONGEST_PAUSE, Ending, jittered
 from ._hold import RELEASED_FOR, Hold, Moment, OnLost, now, warn
-from ._hub import FIRST_PAUSE, LONGEST_PAUSE, Ending, Hub, Ticket, jittered
+from ._hub import Hub, Ticket
 from ._info import lock_info
 from ._link import Link
 from ._replicas import replicated
