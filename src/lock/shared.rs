@@ -114,7 +114,7 @@ impl Shared {
     ) -> Result<WaiterId, LockError> {
         let (keys, owner) = ([key], (req.owner, None));
         let former = self.waiters.former(&keys, req.owner);
-        let id = self.waiters.admit(&keys, req, &former.requests)?;
+        let id = self.waiters.admit(&keys, req, &former)?;
         let waiter = self.waiter(id, req, cx.now);
         self.waiters.enqueue(&keys, owner, &waiter, &former, cx);
         Ok(id)

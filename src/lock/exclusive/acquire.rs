@@ -180,7 +180,7 @@ impl Locks {
     ) -> Result<WaiterId, LockError> {
         let keys: SmallVec<[KeyRef<'_>; 1]> = views.iter().map(|view| view.key).collect();
         let former = self.shared.waiters.former(&keys, req.owner);
-        let id = self.shared.waiters.admit(&keys, req, &former.requests)?;
+        let id = self.shared.waiters.admit(&keys, req, &former)?;
         // A reader that asks for WRITE of one lock waits at the head of the queue: the others wait for it, too.
         let is_upgrade = |view: &&View<'_>| terms.is_none() && upgrades(&view.state, req, now);
         let upgrader = views.first().filter(is_upgrade);

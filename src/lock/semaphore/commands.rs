@@ -38,8 +38,10 @@ impl Semaphores {
     ) -> Result<Decision<'a, 'c>, LockError> {
         let there = view.permits();
         match there {
-            // The permit that a window leaves free was taken.
-            Ok(Some(permits)) if permits.free <= 0 => shared.waiters.windows.end_taken(view.key),
+            // The permits that a window leaves free for the first waiter were taken.
+            Ok(Some(permits)) if permits.free < shared.waiters.first_count(view.key) => {
+                shared.waiters.windows.end_taken(view.key);
+            }
             Ok(Some(_)) => {}
             _ => self.lose(view.key),
         }
@@ -285,7 +287,8 @@ impl Decision<'_, '_> {
             let clients = (self.view.has_subscriber, false);
             let at = (key, waiters.user_of(key));
             if waiters.windows.leave_free(at, clients, self.cx.now) == Some(HandedOff::LeftFree) {
-                self.draft.free_one();
+                let count = waiters.first_count(key);
+                self.draft.free(count.unsigned_abs() as u8);
                 granted += 1;
                 continue;
             }
@@ -316,10 +319,9 @@ impl Decision<'_, '_> {
     /// window one stays free.
     pub fn is_grantable(&self) -> bool {
         let waiters = &self.shared.waiters;
-        let first = waiters.first(self.view.key);
-        let count = first.map_or(1, |(_, first)| i64::from(first.count()));
         let is_open = waiters.windows.is_open(self.view.key, self.cx.now);
-        self.draft.has_more_than(count - 1 + i64::from(is_open))
+        let others = waiters.first_count(self.view.key) - 1 + i64::from(is_open);
+        self.draft.has_more_than(others)
     }
 
     /// Grants fresh permits: the one place where permits are granted.

@@ -25,14 +25,12 @@ impl Semaphores {
             SemState::OtherType | SemState::OtherString | SemState::OtherSet => false,
             SemState::Absent => shared.waiters.limit(view.key).is_some(),
             SemState::There(there) => {
-                let first = shared.waiters.first(view.key);
-                let left_free = i64::from(shared.waiters.windows.is_open(view.key, now));
+                let waiters = &shared.waiters;
+                let waited = waiters.waiting_on(view.key) > 0;
+                let left_free = i64::from(waiters.windows.is_open(view.key, now));
                 let draft = PermitDraft::open(Some(there));
-                let is_grantable = |count: u8| {
-                    let others = i64::from(count) - 1 + left_free;
-                    draft.has_more_than(others)
-                };
-                first.is_some_and(|(_, first)| is_grantable(first.count()))
+                let others = waiters.first_count(view.key) - 1 + left_free;
+                (waited && draft.has_more_than(others))
                     || draft.owes_many()
                     || shared.in_flight.undone(view.key).is_some_and(|undone| {
                         undone.iter().any(|grant| still_there(grant).is_some())
@@ -103,7 +101,14 @@ impl Waiters {
     pub fn permits_wanted(&self, key: KeyRef<'_>, asked: u8) -> usize {
         let most = usize::from(MOST_AT_ONCE);
         let of_waiters = self.waiting_on(key).saturating_mul(most);
-        of_waiters.min(grants_at_once(key) + most) + usize::from(asked)
+        // One more stays free during a Redisson window.
+        of_waiters.min(grants_at_once(key) + most) + usize::from(asked) + 1
+    }
+
+    /// How many permits the first waiter asks for; 1 if there is none.
+    pub(super) fn first_count(&self, key: KeyRef<'_>) -> i64 {
+        self.first(key)
+            .map_or(1, |(_, first)| i64::from(first.count()))
     }
 
     /// The number of permits with which the first waiter that names one creates the semaphore.

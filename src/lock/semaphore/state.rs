@@ -63,15 +63,27 @@ fn parse_entry(entry: &[u8]) -> (&[u8], u8) {
 /// The entries of one id in the set: their numbers and ends.
 pub type OwnPermits = SmallVec<[(u8, i64); 1]>;
 
-/// The entries of an id of which one grant may ask for so many: those up to this number, and those that follow them.
-pub fn own_permits(asked: u8, mut end_of: impl FnMut(u8) -> Option<i64>) -> OwnPermits {
+/// The entries of an id of which one grant may ask for so many, in a set with `taken` entries: those that the id holds,
+/// or, if it holds none, those up to this number and those that follow them.
+pub fn own_permits(
+    (asked, taken): (u8, usize),
+    now: Now,
+    mut end_of: impl FnMut(u8) -> Option<i64>,
+) -> OwnPermits {
     let mut own = OwnPermits::new();
     for number in 1..=MOST_AT_ONCE {
+        if own.len() == taken {
+            break;
+        }
         match end_of(number) {
             Some(end_ms) => own.push((number, end_ms)),
             None if number >= asked => break,
             None => {}
         }
+    }
+    // Entries behind those of a grant that lasts were left by a former grant: any request may take them back.
+    if let Some(held) = Held::of(&own).filter(|held| held.end_ms > now.wall_ms) {
+        own.truncate(held.permits.into());
     }
     own
 }
@@ -151,10 +163,18 @@ pub struct SemView<'a> {
 impl Permits {
     /// Whether the decision ends or renews the expired permit with this entry by itself: it is one of the requesting
     /// id, or of a grant that may be undone.
-    pub fn concerns(&self, entry: &[u8], own: Option<&[u8]>, undone: &[OwnerId]) -> bool {
+    pub fn concerns(
+        &self,
+        entry: &[u8],
+        own: Option<&[u8]>,
+        undone: &[(OwnerId, Option<Held>)],
+    ) -> bool {
         let (id, number) = parse_entry(entry);
         let is_own = || own == Some(id) && self.own.iter().any(|(other, _)| *other == number);
-        undone.iter().any(|undone| undone[..] == *id) || is_own()
+        let is_of = |(undone, held): &(OwnerId, Option<Held>)| {
+            undone[..] == *id && held.is_some_and(|held| number <= held.permits)
+        };
+        undone.iter().any(is_of) || is_own()
     }
 }
 
@@ -253,9 +273,9 @@ impl<'v> PermitDraft<'v> {
             .is_some_and(|free| free.saturating_add(self.ended.len() as i64) > others)
     }
 
-    /// Makes one permit free for every client, where there is one, free or expired.
-    pub fn free_one(&mut self) {
-        self.counts |= self.reclaim_until(1);
+    /// Makes so many permits free for every client, where there are so many, free or expired.
+    pub fn free(&mut self, permits: u8) {
+        self.counts |= self.reclaim_until(permits.into());
     }
 
     /// Gives this id these permits; there must be so many.

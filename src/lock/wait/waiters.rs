@@ -125,17 +125,18 @@ impl Waiters {
         &mut self,
         keys: &[KeyRef<'_>],
         req: &Acquire<'_>,
-        replaced: &[WaiterId],
+        former: &Former,
     ) -> Result<WaiterId, LockError> {
         if keys.iter().map(|key| key.name.len()).sum::<usize>() > LONGEST_WAIT {
             return Err(LockError::LongWait);
         }
-        if let Some(most) = req.queue {
-            // An owner that returns to its place passes the requests behind it.
-            let is_full = |key: &KeyRef<'_>| {
-                self.waiting_on(*key) >= most as usize && self.places.of(*key, req.owner).is_none()
+        // An owner that returns to its places passes the requests behind it.
+        if let Some(most) = req.queue.filter(|_| former.places.is_none()) {
+            let others = |key: &KeyRef<'_>| {
+                let own = usize::from(self.waiter_of(*key, req.owner).is_some());
+                self.waiting_on(*key) - own
             };
-            if keys.iter().any(is_full) {
+            if keys.iter().any(|key| others(key) >= most as usize) {
                 return Err(self.refuse_wait(keys, LockError::QueueFull));
             }
         }
@@ -144,7 +145,10 @@ impl Waiters {
         let names = req.owner.len() + notify + req.note.map_or(0, <[u8]>::len);
         let place = |key: &KeyRef<'_>| Usage::place(is_ticket, key.name.len() + names);
         let needs = keys.iter().map(place).fold(Usage::default(), Usage::plus);
-        let freed = replaced.iter().map(|older| self.usage_of(*older, req.user));
+        let freed = former
+            .requests
+            .iter()
+            .map(|older| self.usage_of(*older, req.user));
         let needs = needs.without(freed.fold(Usage::default(), Usage::plus));
         let is_full = |key: &KeyRef<'_>| {
             self.parked_on(*key) >= self.limits.max_waiters_per_key

@@ -38,7 +38,7 @@ const LAST_END_MS: i64 = 1 << 53;
 struct Reading<'r> {
     /// The requesting id, and for how many permits it asks.
     own: Option<(Str<'r>, u8)>,
-    undone: &'r [OwnerId],
+    undone: &'r [(OwnerId, Option<Held>)],
     wanted: usize,
     now: Now,
 }
@@ -123,6 +123,11 @@ impl<'a> SemKey<'a> {
                     .permits_wanted(key, own.map_or(0, |own| own.1)),
             )
         });
+        let undone = undone.into_iter().map(|id| {
+            let held = Held::of(&self.own(OwnedStr::new(&id).as_str(), 1, now));
+            (id, held)
+        });
+        let undone: Vec<_> = undone.collect();
         let reading = Reading {
             own,
             undone: &undone,
@@ -130,16 +135,12 @@ impl<'a> SemKey<'a> {
             now,
         };
         let state = self.read(reading);
-        let held = undone.into_iter().map(|id| {
-            let held = Held::of(&self.own(OwnedStr::new(&id).as_str(), 1));
-            (id, held)
-        });
         SemView {
             key,
             state,
             domain: horizon::domain_of(self.free.name()),
             may_grant: None,
-            undone: held.collect(),
+            undone,
             has_subscriber: false,
         }
     }
@@ -200,7 +201,9 @@ impl<'a> SemKey<'a> {
             _ => return SemState::OtherSet,
         }
         permits.taken = taken;
-        let own = reading.own.map(|(id, asked)| self.own(id, asked));
+        let own = reading
+            .own
+            .map(|(id, asked)| self.own(id, asked, reading.now));
         permits.own = own.unwrap_or_default();
         match read_ends(set, &mut permits, reading) {
             Some(()) => SemState::There(permits),
@@ -209,8 +212,9 @@ impl<'a> SemKey<'a> {
     }
 
     /// The entries of this id, of which a request asks for so many.
-    fn own(&self, id: Str<'_>, asked: u8) -> OwnPermits {
-        own_permits(asked, |number| match number {
+    fn own(&self, id: Str<'_>, asked: u8, now: Now) -> OwnPermits {
+        let taken = self.set.as_ref().map_or(0, RawKey::len);
+        own_permits((asked, taken), now, |number| match number {
             1 => self.end_of(id),
             number => self.end_of(OwnedStr::new(&nth_permit(id.bytes(), number)).as_str()),
         })
@@ -242,7 +246,12 @@ impl<'a> SemKey<'a> {
             return;
         };
         let is_there = |id: &OwnerId| self.end_of(OwnedStr::new(id).as_str()).is_some();
-        let taken_still = change.removed.iter().filter(|id| is_there(id)).count() as i64;
+        let is_set = |id: &OwnerId| change.set.iter().any(|(other, _)| other == id);
+        let left = change
+            .removed
+            .iter()
+            .filter(|id| !is_set(id) && is_there(id));
+        let taken_still = left.count() as i64;
         let not_taken = change.set.iter().filter(|(id, _)| !is_there(id)).count() as i64;
         let free = change.free.unwrap_or(now) + not_taken - taken_still;
         let is_first = change.removed.is_empty() && change.free != Some(now);

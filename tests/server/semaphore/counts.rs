@@ -180,3 +180,22 @@ fn a_replica_and_a_restart_know_how_many() {
     assert_eq!(c.line("SEM.RELEASE k a").int(), 1);
     assert_content(&mut c, &[], "4");
 }
+
+/// An entry of a former grant, beside those of a later one of its id, is taken back like any other.
+#[test]
+fn a_leftover_of_a_former_grant_is_a_free_permit() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("SEM.SET k 3");
+    c.line("SEM.ACQUIRE k a COUNT 3 PX 1");
+    wait_for("their end", || {
+        c.line("SEM.INFO k").field("free").expect("free").int() == 3
+    });
+    c.line("SEM.ACQUIRE k other").int();
+    c.line("SEM.RELEASE k other").int();
+    assert!(c.line("SEM.ACQUIRE k a COUNT 2 PX 600000").int() > 0);
+    let mut many = parked(&server, "SEM.ACQUIRE k many COUNT 3 BLOCK 0");
+    assert_eq!(c.line("SEM.RELEASE k a").int(), 1);
+    assert!(only_reply(&mut many).int() > 0);
+    assert_content(&mut c, &["#2:many", "#3:many", "many"], "0");
+}

@@ -97,6 +97,25 @@ fn an_owner_that_asks_again_keeps_its_place() {
     returned.recv().int();
 }
 
+/// An owner with a place at one of the keys joins all queues at the end.
+#[test]
+fn a_place_at_one_key_is_none_for_several() {
+    let (server, mut c) = start();
+    c.line("CONFIG SET lock.queue-grace 600000");
+    let mut gone = server.conn();
+    gone.send_line("LOCK.ACQUIRE k a BLOCK 0");
+    c.wait_for_waiters_on("k", 1);
+    gone.close();
+    wait_for("a kept place", || server.stat("waiters") == 0);
+    let mut other = server.conn();
+    other.send_line("LOCK.ACQUIRE k other BLOCK 0");
+    c.wait_for_waiters_on("k", 1);
+    let reply = c.line("LOCK.MACQUIRE 2 k l a BLOCK 0 QUEUE 1");
+    assert_eq!(reply.error(), FULL);
+    c.line("LOCK.RELEASE k holder");
+    other.recv().int();
+}
+
 #[test]
 fn a_kept_place_is_no_request() {
     let (server, mut c) = start();

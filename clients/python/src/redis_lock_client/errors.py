@@ -250,7 +250,7 @@ _CODES = {
 def of_redis(server: str, error: BaseException) -> Error:
     """The error of this package for one of redis-py. (An error of the login is a ``ConnectionError`` there.)"""
     if isinstance(error, Late):
-        return NoAnswer(server, "no answer")
+        return NoAnswer(server)
     if isinstance(error, Error):
         return error
     text, name = str(error), type(error).__name__

@@ -170,18 +170,25 @@ impl Sim {
     fn sem_view<'v>(&self, key: &'v str, own: Option<(&str, u8)>) -> SemView<'v> {
         let undone = self.locks.shared.in_flight.undone_owners(sem_ref(key));
         let held = |id: &OwnerId| Held::of(&self.own_permits(key, (&text(id), 1)));
+        let undone: Vec<_> = undone.into_iter().map(|id| (held(&id), id)).collect();
+        let undone: Vec<_> = undone.into_iter().map(|(held, id)| (id, held)).collect();
         SemView {
             key: sem_ref(key),
             state: self.sem_state(key, own, &undone),
             domain: self.domain(key),
             may_grant: Some(self.may_grant),
-            undone: undone.iter().map(|id| (id.clone(), held(id))).collect(),
+            undone,
             has_subscriber: self.has_subscriber.contains(key),
         }
     }
 
     /// The permits by their ends, and no more of them than the decision can need.
-    fn sem_state(&self, key: &str, own: Option<(&str, u8)>, undone: &[OwnerId]) -> SemState {
+    fn sem_state(
+        &self,
+        key: &str,
+        own: Option<(&str, u8)>,
+        undone: &[(OwnerId, Option<Held>)],
+    ) -> SemState {
         if !self.keys.contains(key) {
             return SemState::Absent;
         }
@@ -220,7 +227,9 @@ impl Sim {
     fn own_permits(&self, key: &str, (id, asked): (&str, u8)) -> OwnPermits {
         let set = self.keys.permits(key);
         let entry = |number| text(&nth_permit(id.as_bytes(), number));
-        own_permits(asked, |number| set.get(&entry(number)).copied())
+        own_permits((asked, set.len()), self.now, |number| {
+            set.get(&entry(number)).copied()
+        })
     }
 
     /// As in the shell, all writes come first.

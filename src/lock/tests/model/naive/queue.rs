@@ -125,10 +125,21 @@ impl Model {
         Reply::Parked
     }
 
+    /// Whether as many others wait already as the request allows. One that returns to its places is not refused.
     fn is_queue_full(&self, key: Key, ask: &Ask) -> bool {
-        let returns = self.places.iter().any(|place| place.is(key, ask.owner));
-        let waiting = self.requests_at(key).len();
-        !returns && ask.queue.is_some_and(|most| waiting >= most as usize)
+        let mine = |place: &&Place| place.owner == ask.owner && ask.keys.contains(&place.key);
+        let own: Vec<i64> = self
+            .places
+            .iter()
+            .filter(mine)
+            .map(|place| place.arrival)
+            .collect();
+        let first_to_last = own.iter().max().zip(own.iter().min());
+        let returns = own.len() == ask.keys.len()
+            && first_to_last.is_some_and(|(last, first)| last - first + 1 == own.len() as i64);
+        let mut waiting = self.requests_at(key);
+        waiting.retain(|request| request.ask.owner != ask.owner);
+        !returns && ask.queue.is_some_and(|most| waiting.len() >= most as usize)
     }
 
     /// The bounds on parked clients and on tickets are independent. An owner that waits in the same way continues.
