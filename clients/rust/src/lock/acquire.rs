@@ -104,7 +104,8 @@ pub(crate) async fn acquire<Of: 'static>(
     Box::pin(answered).await
 }
 
-/// The guards of one grant, if replicas have it. Otherwise they are dropped, which gives the grant up.
+/// The guards of one grant, if replicas have it. Otherwise it is given up: released before the error of too few replicas,
+/// in the background after others, when the guards are dropped.
 async fn replicated<Of>(mut guards: Vec<Guard<Of>>, replicas: Replicas) -> Result<Vec<Guard<Of>>> {
     let holds: Vec<_> = guards.iter().map(|guard| guard.hold.clone()).collect();
     let Some(first) = holds.first() else {
@@ -147,6 +148,10 @@ async fn replicated<Of>(mut guards: Vec<Guard<Of>>, replicas: Replicas) -> Resul
         }
     };
     if had < u64::from(replicas.wanted) {
+        for guard in guards {
+            // Without an answer it goes on in the background.
+            let _ = guard.release().await;
+        }
         return Err(Error::NotReplicated {
             server: server.name().into(),
             wanted: replicas.wanted,
@@ -156,7 +161,15 @@ async fn replicated<Of>(mut guards: Vec<Guard<Of>>, replicas: Replicas) -> Resul
     }
     for (guard, hold) in guards.iter_mut().zip(&holds) {
         guard.is_unanswered = was_unanswered;
-        hold.confirm(sent, hold.lease());
+        // A renewal during the look is newer.
+        if hold.notice.confirmed().sent.steady < sent.steady {
+            hold.confirm(sent, hold.lease());
+        }
+        // The look may have taken longer than the lease.
+        if hold.notice.reason().is_some() || hold.notice.valid_for().is_zero() {
+            let reason = hold.notice.reason();
+            return Err(Error::Lost(reason.unwrap_or(LostReason::Unconfirmed)));
+        }
     }
     Ok(guards)
 }
