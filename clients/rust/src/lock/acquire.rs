@@ -15,7 +15,7 @@ use tokio::time::{timeout_at, Instant};
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::guard::Guard;
-use crate::lock::release::give_up;
+use crate::lock::release::{at_once, give_up};
 use crate::lock::renewal::{bound_lease, Hold};
 use crate::lock::terms::Terms;
 use crate::lock::wait::{Known, Outcome, Reach, Request, Wait};
@@ -106,7 +106,10 @@ pub(crate) async fn acquire<Of: 'static>(
 
 /// The guards of one grant, if replicas have it. Otherwise it is given up: released before the error of too few replicas,
 /// in the background after others, when the guards are dropped.
-async fn replicated<Of>(mut guards: Vec<Guard<Of>>, replicas: Replicas) -> Result<Vec<Guard<Of>>> {
+async fn replicated<Of: 'static>(
+    mut guards: Vec<Guard<Of>>,
+    replicas: Replicas,
+) -> Result<Vec<Guard<Of>>> {
     let holds: Vec<_> = guards.iter().map(|guard| guard.hold.clone()).collect();
     let Some(first) = holds.first() else {
         return Ok(guards);
@@ -148,10 +151,10 @@ async fn replicated<Of>(mut guards: Vec<Guard<Of>>, replicas: Replicas) -> Resul
         }
     };
     if had < u64::from(replicas.wanted) {
-        for guard in guards {
-            // Without an answer it goes on in the background.
-            let _ = guard.release().await;
-        }
+        let releases = guards.into_iter();
+        let releases = releases.map(|guard| (server.name().to_string(), guard.release()));
+        // At the same time, so that a silent server costs one response timeout; then they go on in the background.
+        drop(at_once(releases, now() + server.patience()).await);
         return Err(Error::NotReplicated {
             server: server.name().into(),
             wanted: replicas.wanted,

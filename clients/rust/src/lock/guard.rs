@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{sleep_until, timeout_at};
+
 use crate::error::{Error, Result};
 use crate::lock::events;
 use crate::lock::loss::Lost;
@@ -177,9 +179,20 @@ impl<Of> Guard<Of> {
         if rest.is_zero() {
             return Err(Error::config("a hold is left for more than no time"));
         }
-        self.stop_renewal();
         self.is_released = true;
         let hold = self.hold.clone();
+        hold.finish();
+        // A renewal that is served after this request would set its shorter lease again.
+        let end = (now() + hold.claim.server.patience()).min(hold.notice.end());
+        let _renewing = within(async {
+            let renewing = timeout_at(end, hold.renewing.lock()).await.ok();
+            if let Some(until) = renewing.as_deref().copied().flatten() {
+                sleep_until(until.min(end)).await;
+            }
+            Ok(renewing)
+        })
+        .await?;
+        self.stop_renewal();
         let rest = Some(rest.min(LONGEST_LEASE));
         let renewed = renew_once(&hold.claim, rest, hold.token, None).await;
         hold.record_end(renewed.map(|held| held.map_or(Released::NotHeld, |_| Released::Yes)))

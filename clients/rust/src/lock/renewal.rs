@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout_at, Instant};
 
 use crate::error::Error;
 use crate::lock::events;
@@ -38,6 +38,8 @@ pub(crate) struct Hold {
     margin: Option<Duration>,
     pub notice: Arc<LossNotice>,
     pub renewal: Renewal,
+    /// Locked while a renewal is under way. Until the moment in it, one without an answer may be served late.
+    pub renewing: tokio::sync::Mutex<Option<Instant>>,
     observed: Option<Box<Observed>>,
 }
 
@@ -64,6 +66,7 @@ impl Hold {
             margin,
             notice,
             renewal: Renewal::default(),
+            renewing: tokio::sync::Mutex::default(),
         };
         hold.confirm(sent, lease);
         Arc::new(hold)
@@ -195,6 +198,11 @@ async fn renew(
     let pause = (lease / 20).clamp(Duration::from_millis(1), Duration::from_millis(500));
     let mut was_replica = false;
     loop {
+        let mut renewing = hold.renewing.lock().await;
+        if hold.notice.is_over() {
+            drop(renewing);
+            return std::future::pending().await;
+        }
         let sent = Moment::now();
         let renewed = if is_bound {
             // There is no other connection to try, so the request may take the whole lease.
@@ -208,6 +216,10 @@ async fn renew(
                 _ => Err(Error::reply(hold.claim.server.name())),
             })
         };
+        if caller.unanswered {
+            *renewing = Some(now() + hold.claim.server.patience());
+        }
+        drop(renewing);
         let error = match renewed {
             Ok(Some((lease, sent))) => return Ok((sent, lease)),
             Ok(None) => None,

@@ -98,6 +98,8 @@ async fn look_on(looks: Weak<Looks>, node: ConnectionInfo, mut asked: UnboundedR
         while let Ok(next) = asked.try_recv() {
             together.push(next);
         }
+        // An acquisition that was dropped meanwhile delays no other.
+        together.retain(|look| !look.seen.is_closed());
         look_at(&node, &mut connection, together).await;
     }
 }
@@ -140,7 +142,14 @@ async fn look_at(node: &ConnectionInfo, connection: &mut Option<Connection>, loo
     };
     let mut answer = answer.and_then(|(mut replies, sent)| match replies.pop() {
         Some(Value::Int(had)) => Ok((replies.into_iter(), sent, u64::try_from(had).unwrap_or(0))),
-        Some(Value::ServerError(error)) => Err(Error::new(&name, RedisError::from(error))),
+        Some(Value::ServerError(error)) => {
+            let error = Error::new(&name, RedisError::from(error));
+            // UNBLOCKED: the node has become a replica meanwhile.
+            Err(match error.has_code("UNBLOCKED") {
+                true => Error::no_answer(&name),
+                false => error,
+            })
+        }
         _ => Err(Error::reply(&name)),
     });
     for look in looks {
