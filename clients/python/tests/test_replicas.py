@@ -11,7 +11,7 @@ from typing import Any, Callable
 import pytest
 import redis
 import redis.asyncio
-from harness import Proxy, TestServer, add_replica, bounded, pairs, two_nodes, wait_for
+from harness import Proxy, TestServer, add_replica, bounded, outcome, pairs, two_nodes, wait_for
 from redis.crc import key_slot
 from test_locks import in_threads, join
 
@@ -240,3 +240,16 @@ def test_tasks(primary: TestServer, replica: TestServer) -> None:
 
     asyncio.run(work())
     assert primary.run("EXISTS a b k0 k1") == 0
+
+
+def test_a_grant_whose_lease_ends_while_it_is_checked(primary: TestServer, replica: TestServer) -> None:
+    with Server(primary.client()) as locks:
+        with replica.stopped():
+            lock = locks.lock("k", lease=1, replicas=1, replicas_within=LONG)
+            results: list[Any] = []
+            waiting = in_threads(1, lambda _: results.append(outcome(lambda: lock.acquire(blocking=False))))
+            wait_for("WAIT", lambda: primary.observer.info("clients")["blocked_clients"] == 1)
+            wait_for("another owner", lambda: primary.run("LOCK.ACQUIRE k other PX 600000"))
+        join(waiting)
+        assert results == [client.NotOwned] and lock.owner is None
+        assert locks.settled(20) == [] and primary.run("LOCK.RENEW k other") == 1

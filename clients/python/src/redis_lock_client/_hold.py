@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._info import lock_info
-from ._terms import Command, Terms, Tokens
+from ._terms import ROUNDING, Command, Terms, Tokens
 from .errors import Error, Refused
 from .observer import Observed
 from .outcome import LostReason, Mode
@@ -23,9 +23,6 @@ logger = logging.getLogger("redis_lock_client")
 #: Deadlines and timers, in seconds.
 now = time.monotonic
 
-#: What of a lease is not certain: the server counts in whole milliseconds, so its time of the grant may be almost one
-#: millisecond early.
-_ROUNDING = 0.001
 #: Codes of a key that holds something else.
 FOREIGN = frozenset({"WRONGTYPE", "LOCKTYPE"})
 #: Codes of refusals that do not change before the lease ends.
@@ -123,10 +120,8 @@ class Hold:
         #: Read by other threads, so set as one.
         self.term = (lease, sent)
         self._is_late = False
-        margin = self.claim.margin
-        margin = lease / 6 if margin is None else min(margin, lease / 2)
         #: When the loss is reported, by the monotonic clock.
-        self.lost_at = min(sent.steady + lease - _ROUNDING - margin, self._until)
+        self.lost_at = min(sent.steady + self.claim.certain(lease), self._until)
         self.renewed_at = sent.steady + lease / 3
         self.may_last(lease)
 
@@ -148,7 +143,7 @@ class Hold:
         """How long the lock is certainly still held, in seconds."""
         while True:
             term = self.term
-            rest = term[0] - _ROUNDING - term[1].elapsed()
+            rest = term[0] - ROUNDING - term[1].elapsed()
             if self.term is term:
                 break
         if self.is_over or (self.reason is not None and self.reason is not LostReason.UNCONFIRMED):

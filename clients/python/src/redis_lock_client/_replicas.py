@@ -120,7 +120,8 @@ async def replicated(hub: Hub, claim: Terms, tokens: Tokens) -> Moment:
         # It is given up, and not asked for again.
         error.is_passing = False
         raise
-    if not held:
+    if not held or sent.elapsed() >= claim.certain(claim.lease):
+        # The lease may be over although the renewal began it anew: `WAIT` takes its time.
         raise NotOwned("the lock was lost before the replicas had it", claim.key)
     if not isinstance(check.count, int):
         raise bad_reply(hub.name)

@@ -36,6 +36,9 @@ MOST_PERMITS = 2**31 - 1
 MOST_COUNT = 2**63 - 1
 #: The most permits of one acquisition.
 MOST_AT_ONCE = 64
+#: What of a lease is not certain: the server counts in whole milliseconds, so its time of the grant may be almost one
+#: millisecond early.
+ROUNDING = 0.001
 #: The most keys that ``LOCK.MACQUIRE`` takes.
 _MOST_KEYS = 1_024
 
@@ -120,6 +123,10 @@ class Terms(NamedTuple):
         """The terms of one acquisition: with this owner, unless the program has named one."""
         # Not `_replace`, which takes four times as long.
         return self if self.owner else Terms(self.keys, fresh, True, *self[3:])
+
+    def certain(self, lease: float) -> float:
+        """How long after its request a hold with this lease is not reported as lost, in seconds."""
+        return lease - ROUNDING - (lease / 6 if self.margin is None else min(self.margin, lease / 2))
 
     @property
     def mode_words(self) -> Command:
