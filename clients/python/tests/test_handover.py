@@ -144,6 +144,21 @@ def test_a_lock_that_is_left_without_an_answer_ends_with_its_lease(server: TestS
         wait_for("the end of the lease", lambda: server.run("EXISTS k") == 0)
 
 
+def test_a_late_renewal_changes_no_lock_that_is_left(server: TestServer, proxy: Proxy) -> None:
+    with Server(redis.Redis(port=proxy.port, **bounded(15))) as locks:
+        lock = locks.lock("k", lease=9)
+        proxy.hold_back(b"LOCK.RENEW")
+        lock.acquire()
+        wait_for("a renewal", lambda: proxy.held)
+        # Without the renewal it is left long before.
+        later = threading.Timer(1, proxy.let_go)
+        later.start()
+        lock.leave(600)
+        later.join()
+        wait_for("the proxy", lambda: server.observer.info("commandstats")["cmdstat_lock.renew"]["calls"] >= 2)
+        assert server.run("PTTL k") > 500_000
+
+
 def test_a_session_is_left(server: TestServer) -> None:
     with Server(server.client()) as locks:
         with locks.lock("k", session=True) as lock:

@@ -98,6 +98,8 @@ class Hold:
         #: The connection to which a session is bound.
         self.link = link
         self.renews = claim.renews
+        #: The events of the renewals under way.
+        self.renewing: set[Any] = set()
         self._granted = sent.steady
         #: The thread that has acquired it.
         self.thread = threading.get_ident()

@@ -489,8 +489,15 @@ class Hub:
         found = hold.renewal(now() + hold.lease / 10)
         if found is None:
             return None
-        (commands, lease), present, sent = found, hold.lease, Moment()
-        return Job(commands, lambda replies: hold.renewed(replies, lease, sent, present))
+        (commands, lease), present, sent, answered = found, hold.lease, Moment(), self.new_event()
+        hold.renewing.add(answered)
+
+        def done(replies: list[Any]) -> None:
+            hold.renewing.discard(answered)
+            answered.set()
+            hold.renewed(replies, lease, sent, present)
+
+        return Job(commands, done)
 
     async def flush(self, jobs: list[Job]) -> list[Any]:
         """Sends the commands of each node by itself, in the background, as a server may hang."""

@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional, TypeVar
 
 from redis import exceptions as redis_errors
 
-from ._hold import FOREIGN, Hold, Moment, OnLost
+from ._hold import FOREIGN, Hold, Moment, OnLost, now
 from ._hub import Hub
 from ._info import LockInfo, lock_info
 from ._terms import Command, Terms, Tokens, Verb
@@ -67,8 +67,13 @@ async def leave(hold: Hold, rest: float) -> Released:
     is_lost = hold.has_ended
     try:
         hub.users.add(hold)
-        # No renewal and no loss from here on.
-        hub.holds.discard(hold)
+        with hub.guard:
+            # No renewal and no loss from here on.
+            hub.holds.discard(hold)
+            under_way, end = list(hold.renewing), now() + hub.patience
+        for answered in under_way:
+            # Served later, it would set the lease that this object renews again.
+            await hub.wait(answered, max(0.0, end - now()))
         left = False if is_lost else verdict(await hub.batch(hold.claim.renew(rest, hold.tokens)))
     finally:
         hub.remove(hold)
