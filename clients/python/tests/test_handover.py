@@ -144,6 +144,22 @@ def test_a_lock_that_is_left_without_an_answer_ends_with_its_lease(server: TestS
         wait_for("the end of the lease", lambda: server.run("EXISTS k") == 0)
 
 
+@pytest.mark.parametrize("session", [False, True])
+def test_one_object_acquires_again_what_its_owner_holds(server: TestServer, session: bool) -> None:
+    with Server(server.client()) as locks:
+        lock = locks.lock("k", owner="me", session=session)
+        lock.acquire()
+        token = lock.token
+        lock.acquire()
+        assert lock.token == token and locks.settled(20) == []
+        assert lock.owned() and locks.statistics().holds == 1
+        if not session:
+            assert token is not None and lock.resume(b"me", token)
+            assert locks.settled(20) == [] and lock.owned() and locks.statistics().holds == 1
+        lock.release()
+        assert server.run("EXISTS k") == 0
+
+
 def test_a_late_renewal_changes_no_lock_that_is_left(server: TestServer, proxy: Proxy) -> None:
     with Server(redis.Redis(port=proxy.port, **bounded(15))) as locks:
         lock = locks.lock("k", lease=9)

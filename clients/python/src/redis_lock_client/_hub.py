@@ -318,6 +318,12 @@ class Hub:
         """The same, called by any thread."""
         self.post(self.abandon, hold)
 
+    def drop(self, hold: Hold) -> None:
+        """Another hold of the same owner has taken the place of this one: it is not released."""
+        self.remove(hold)
+        if hold.link is not None:
+            hold.link.close()
+
     def end(self, ending: Ending) -> Ending:
         """Sends a release in the background, and closes the connection of a session before."""
         with self.guard:

@@ -260,7 +260,10 @@ class AnyLock(Generic[Client, Name]):
         # The token is last: a hold without its token is not there.
         local.hold = hold
         local.token = hold.claim.owner
-        if before is not None:
+        if before is not None and before.claim.owner == hold.claim.owner:
+            # It is the same hold for the server.
+            before.hub.post(before.hub.drop, before)
+        elif before is not None:
             # This object can no longer release it.
             before.hub.give_back(before)
         return True
