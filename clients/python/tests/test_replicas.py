@@ -50,12 +50,13 @@ def test_a_grant_that_replicas_have(primary: TestServer, replica: TestServer, ma
     with Server(primary.client()) as locks:
         with make(locks, replicas=1, replicas_within=LONG) as lock:
             assert replica.run("EXISTS k") == 1 and lock.valid_for() > 20
-        with pytest.raises(NotReplicated, match=r"[01] of 2 replicas have the grant within 50 ms"):
-            make(locks, replicas=2, replicas_within=0.05).acquire()
-        assert locks.settled(20) == [] and primary.run("EXISTS k l") == 0
+        for _ in range(5):
+            with pytest.raises(NotReplicated, match=r"[01] of 2 replicas have the grant within 50 ms"):
+                make(locks, replicas=2, replicas_within=0.05).acquire()
+            assert primary.run("EXISTS k l") == 0, "it is free at once"
         with locks.lock("k"):
             pass
-        assert locks.statistics().acquisitions_failed == 1 and locks.statistics().holds == 0
+        assert locks.statistics().acquisitions_failed == 5 and locks.statistics().holds == 0
         assert not locks.lock("k", replicas=1).lost.is_set()
 
 

@@ -17,7 +17,7 @@ from ._info import lock_info
 from ._link import Link
 from ._replicas import replicated
 from ._terms import Command, Terms, Verb, millis
-from .errors import ConnectionFailed, Error, NoAnswer, NoSemaphore, Refused, bad_reply, refused
+from .errors import ConnectionFailed, Error, NoAnswer, NoSemaphore, NotReplicated, Refused, bad_reply, refused
 from .observer import Observed
 
 #: When a wait that cannot reach its server warns, and how often from then on.
@@ -275,7 +275,12 @@ class Acquisition:
             return None
         lease: Optional[float] = self._terms.lease
         if self._terms.replicas is not None:
-            sent = await replicated(self.hub, self._claim, tokens)
+            try:
+                sent = await replicated(self.hub, self._claim, tokens)
+            except NotReplicated:
+                # The lock is free when the program hears of it, if the server answers in time.
+                await self.hub.wait(self._end_claim().event, self.hub.patience)
+                raise
         if self._link is not None:
             sent = Moment()
             found = await self.hub.ask(self._link, ("LOCK.INFO", self.key))
@@ -308,12 +313,13 @@ class Acquisition:
         if self._link is not None:
             self._link.close()
 
-    def _end_claim(self) -> None:
+    def _end_claim(self) -> Ending:
         """Ends what this claim has; the next request has another one."""
         span = RELEASED_FOR if self._terms.is_session else max(self._terms.lease, self.hub.patience)
-        self.hub.end(Ending(self.hub, self._claim.give_up(), now() + span))
+        ending = self.hub.end(Ending(self.hub, self._claim.give_up(), now() + span))
         self.is_unanswered = self.may_be_there = False
         self._claim = self._terms.claim(self.hub.owner())
+        return ending
 
 
 class LatchWait(Acquisition):
