@@ -175,6 +175,37 @@ def test_a_server_that_hangs_before_it_answers(primary: TestServer, proxy: Proxy
         assert locks.settled(20) == [] and primary.run("EXISTS k") == 0
 
 
+def test_the_end_of_a_server_object(primary: TestServer, replica: TestServer) -> None:
+    """It ends the checks, and releases the grants."""
+    locks = Server(primary.client(**bounded(5)))
+    results: list[Any] = []
+
+    def acquire(_: int) -> None:
+        results.append(outcome(locks.lock("k", replicas=1, replicas_within=600).acquire))
+
+    async def work() -> None:
+        one: Any = redis.asyncio.Redis(port=primary.port, **bounded(5, is_asyncio=True))
+        async with one, of_tasks.Server(one) as of_loop:
+            task = asyncio.ensure_future(of_loop.lock("k", replicas=1, replicas_within=600).acquire())
+            while primary.observer.info("clients")["blocked_clients"] == 0:
+                # sleep: polls
+                await asyncio.sleep(0.01)
+            await of_loop.aclose()
+            assert primary.run("EXISTS k") == 0
+            with pytest.raises(client.Closed):
+                await task
+
+    with replica.stopped():
+        waiting = in_threads(1, acquire)
+        wait_for("WAIT", lambda: primary.observer.info("clients")["blocked_clients"] == 1)
+        locks.close()
+        assert primary.run("EXISTS k") == 0
+        join(waiting)
+        assert results == [client.Closed]
+        wait_for("the end of WAIT", lambda: primary.observer.info("clients")["blocked_clients"] == 0)
+        asyncio.run(work())
+
+
 def test_a_cluster() -> None:
     """The first of the nodes has a replica."""
     here, there = two_nodes()

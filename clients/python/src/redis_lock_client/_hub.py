@@ -571,6 +571,8 @@ class Hub:
             self.is_closing = True
             for ticket in self.tickets.values():
                 ticket.event.set()
+            for checks in self.checks.values():
+                checks.end()
             for hold in self.all_holds():
                 if hold.reason is None or len(hold.tokens) > 1 or hold.reason is LostReason.UNCONFIRMED:
                     self.abandon(hold)

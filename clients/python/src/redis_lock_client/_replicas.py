@@ -55,16 +55,17 @@ class Checks:
             if self._link is None and self._next[0] is check:
                 self._link = hub.links["replicas", self._node] = await hub.open(key)
             with hub.guard:
+                hub.check_open()
                 if self._link is not None and self._next and not self._sent:
                     self._send()
         except BaseException:
-            self._end()
+            self.end()
             raise
         # The one before may take its time.
         before = 0.0 if check in self._sent else hub.patience + self._within
         await hub.wait(check.event, before + check.within + hub.patience)
         if not check.event.is_set():
-            self._end()
+            self.end()
 
     def _send(self) -> None:
         link: Any = self._link
@@ -84,7 +85,7 @@ class Checks:
         if self._next:
             self._send()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Gives the connection up: the grants that wait for it have no answer."""
         if self._link is not None:
             self._link.close()
@@ -109,6 +110,7 @@ async def replicated(hub: Hub, claim: Terms, tokens: Tokens) -> Moment:
                 if checks is None or not checks.add(check):
                     checks = hub.checks[node] = Checks(hub, node, check)
             await checks.ask(check, claim.key)
+            hub.check_open()
             if not any(isinstance(one, Refused) and one.code in ("MOVED", "ASK") for one in check.replies) or attempt:
                 break
             await hub.refresh()
