@@ -161,6 +161,19 @@ def test_a_lost_grant_and_a_lost_reply(primary: TestServer, replica: TestServer)
     proxy.close()
 
 
+def test_a_wait_that_the_server_ends(primary: TestServer, replica: TestServer) -> None:
+    """As it does when it becomes a replica."""
+    with Server(primary.client()) as locks, replica.stopped():
+        results: list[Any] = []
+        lock = locks.lock("k", replicas=1, replicas_within=LONG)
+        waiting = in_threads(1, lambda _: results.append(outcome(lock.acquire)))
+        wait_for("WAIT", lambda: primary.observer.info("clients")["blocked_clients"] == 1)
+        for one in primary.clients():
+            primary.run(f"CLIENT UNBLOCK {one['id']} ERROR")
+        join(waiting)
+        assert results == [client.NoAnswer]
+
+
 def test_a_server_that_hangs_before_it_answers(primary: TestServer, proxy: Proxy) -> None:
     proxy.connect_to(primary.port)
     with Server(redis.Redis(port=proxy.port, **bounded(1))) as locks:
@@ -269,6 +282,23 @@ def test_tasks(primary: TestServer, replica: TestServer) -> None:
                 await asyncio.wait({tasks[0]})
             await tasks[1]
             assert tasks[0].cancelled() and not await locks.settled(20)
+        await first_is_cancelled()
+
+    async def first_is_cancelled() -> None:
+        """While the connection is opened, for which another one waits."""
+        proxy = Proxy(primary.port)
+        async with redis.asyncio.Redis(port=proxy.port) as one, of_tasks.Server(one) as locks:
+            await locks.lock("before").locked()
+            tasks = [asyncio.ensure_future(locks.lock(f"k{number}", replicas=1).acquire()) for number in range(2)]
+            proxy.hold_back(b"CLIENT")
+            while not proxy.held or primary.run("EXISTS k0 k1") < 2:
+                # sleep: polls
+                await asyncio.sleep(0.01)
+            tasks[0].cancel()
+            await asyncio.wait({tasks[0]})
+            proxy.let_go()
+            assert await tasks[1] and tasks[0].cancelled()
+        proxy.close()
 
     asyncio.run(work())
     assert primary.run("EXISTS a b k0 k1") == 0

@@ -32,36 +32,47 @@ class Checks:
     """The grants at one node. Those that come while ``WAIT`` is under way go together into the next one."""
 
     _link: Optional[Link] = None
+    _is_over = False
     #: How long the present ``WAIT`` may last.
     _within = 0.0
 
-    def __init__(self, hub: Hub, node: Any, first: _Check) -> None:
+    def __init__(self, hub: Hub, node: Any) -> None:
         self._hub = hub
         self._node = node
-        self._next = [first]
+        self._next: list[_Check] = []
         self._sent: list[_Check] = []
 
-    def add(self, check: _Check) -> bool:
-        """Adds a grant, unless the connection has ended."""
-        is_open = bool(self._link.is_open if self._link is not None else self._next)
-        if is_open:
-            self._next.append(check)
-        return is_open
+    @property
+    def is_open(self) -> bool:
+        """Whether grants can be added: the connection is open, or is being opened."""
+        return not self._is_over and (self._link is None or self._link.is_open)
 
-    async def ask(self, check: _Check, key: bytes) -> None:
-        """Waits for the answer to a grant that was added. The first one opens the connection."""
+    def add(self, check: _Check) -> None:
+        """Adds a grant."""
+        self._next.append(check)
+        if self._link is not None and not self._sent:
+            self._send()
+
+    async def open(self, key: bytes) -> None:
+        """Opens the connection. In the background, as an acquisition that ends meanwhile ends no other."""
         hub = self._hub
         try:
-            if self._link is None and self._next[0] is check:
-                self._link = hub.links["replicas", self._node] = await hub.open(key)
+            link = await hub.open(key)
             with hub.guard:
-                hub.check_open()
-                if self._link is not None and self._next and not self._sent:
+                self._link = hub.links["replicas", self._node] = link
+                if self._is_over:
+                    link.close()
+                elif self._next:
                     self._send()
-        except BaseException:
-            self.end()
-            raise
-        # The one before may take its time.
+        except BaseException as error:
+            self.end(error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def wait(self, check: _Check) -> None:
+        """Waits for the answer to a grant that was added."""
+        hub = self._hub
+        # The one before may take its time, and so may the connection.
         before = 0.0 if check in self._sent else hub.patience + self._within
         await hub.wait(check.event, before + check.within + hub.patience)
         if not check.event.is_set():
@@ -85,13 +96,15 @@ class Checks:
         if self._next:
             self._send()
 
-    def end(self) -> None:
-        """Gives the connection up: the grants that wait for it have no answer."""
-        if self._link is not None:
-            self._link.close()
+    def end(self, error: Optional[BaseException] = None) -> None:
+        """Gives the connection up: the grants that wait for it have no answer, or this one."""
         with self._hub.guard:
+            self._is_over = True
+            if self._link is not None:
+                self._link.close()
             rest, self._next = self._next, []
             for check in rest:
+                check.count = error
                 check.event.set()
 
 
@@ -106,16 +119,23 @@ async def replicated(hub: Hub, claim: Terms, tokens: Tokens) -> Moment:
             node, _ = await hub.node(claim.key)
             sent, check = Moment(), _Check(hub, claim, tokens)
             with hub.guard:
-                checks = hub.checks.get(node)
-                if checks is None or not checks.add(check):
-                    checks = hub.checks[node] = Checks(hub, node, check)
-            await checks.ask(check, claim.key)
+                hub.check_open()
+                former: Optional[Checks] = hub.checks.get(node)
+                checks = former if former is not None and former.is_open else Checks(hub, node)
+                hub.checks[node] = checks
+                checks.add(check)
+            if checks is not former:
+                hub.start(checks.open(claim.key))
+            await checks.wait(check)
             hub.check_open()
             if not any(isinstance(one, Refused) and one.code in ("MOVED", "ASK") for one in check.replies) or attempt:
                 break
             await hub.refresh()
         held = verdict(check.replies) if len(check.replies) == len(check.commands) else NoAnswer(hub.name)
-        for error in (held, check.count):
+        for error in (check.count, held):
+            if isinstance(error, Refused) and error.code == "UNBLOCKED":
+                # The server has become a replica.
+                raise NoAnswer(hub.name, "the wait for the replicas was ended by the server")
             if isinstance(error, Error):
                 raise error
     except Error as error:
