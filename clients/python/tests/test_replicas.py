@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
 import redis
@@ -136,7 +136,7 @@ def test_a_lost_grant_and_a_lost_reply(primary: TestServer, replica: TestServer)
 
             def fail(_: int) -> None:
                 try:
-                    lock.acquire()
+                    lock.acquire(blocking=False)
                 except client.Error as error:
                     errors.append(error)
 
@@ -159,6 +159,21 @@ def test_a_lost_grant_and_a_lost_reply(primary: TestServer, replica: TestServer)
         with locks.lock("k", replicas=1, replicas_within=LONG):
             pass
     proxy.close()
+
+
+@pytest.mark.parametrize("owner", [None, "me"])
+def test_what_is_lost_behind_another_grant_is_acquired_anew(
+    primary: TestServer, replica: TestServer, owner: Optional[str]
+) -> None:
+    with Server(primary.client()) as locks:
+        results: list[Any] = []
+        slow = locks.lock("slow", replicas=2, replicas_within=3)
+        waiting = in_threads(1, lambda _: results.append(outcome(slow.acquire)))
+        wait_for("WAIT", lambda: primary.observer.info("clients")["blocked_clients"] == 1)
+        with locks.lock("k", lease=1, owner=owner, replicas=1, replicas_within=LONG) as lock:
+            join(waiting)
+            assert results == [NotReplicated] and lock.owned()
+        assert primary.run("EXISTS k") == 0
 
 
 def test_a_wait_that_the_server_ends(primary: TestServer, replica: TestServer) -> None:

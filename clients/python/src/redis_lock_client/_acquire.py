@@ -17,7 +17,7 @@ from ._info import lock_info
 from ._link import Link
 from ._replicas import replicated
 from ._terms import Command, Terms, Verb, millis
-from .errors import ConnectionFailed, Error, NoAnswer, NoSemaphore, NotReplicated, Refused, bad_reply, refused
+from .errors import ConnectionFailed, Error, NoAnswer, NoSemaphore, NotOwned, NotReplicated, Refused, bad_reply, refused
 from .observer import Observed
 
 #: When a wait that cannot reach its server warns, and how often from then on.
@@ -277,9 +277,12 @@ class Acquisition:
         if self._terms.replicas is not None:
             try:
                 sent = await replicated(self.hub, self._claim, tokens)
-            except NotReplicated:
+            except (NotReplicated, NotOwned) as error:
                 # The lock is free when the program hears of it, if the server answers in time.
-                await self.hub.wait(self._end_claim().event, self.hub.patience)
+                ending = self._end_claim()
+                await self.hub.wait(ending.event, self.hub.patience)
+                # What was lost while other grants were checked is acquired anew.
+                error.is_passing = isinstance(error, NotOwned) and ending.event.is_set()
                 raise
         if self._link is not None:
             sent = Moment()

@@ -83,6 +83,7 @@ class Checks:
         self._sent, self._next = self._next, []
         self._within = max(check.within for check in self._sent)
         for check in self._sent:
+            check.within = self._within
             for command in check.commands:
                 link.post_in_background(command, check.replies.append)
         most = max(check.replicas for check in self._sent)
