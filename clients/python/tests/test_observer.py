@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import Any, Optional
+from unittest.mock import Mock
 
 import pytest
 import redis.asyncio
@@ -81,7 +82,7 @@ def test_the_events_of_each_kind(server: TestServer) -> None:
         assert len(ear.events) == 7
 
 
-def test_the_ends_of_acquisitions_and_holds(server: TestServer) -> None:
+def test_the_ends_of_acquisitions_and_holds(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     ear, one = Ear(), server.client()
     observe(one, ear)
     server.run("SADD set x")
@@ -98,6 +99,13 @@ def test_the_ends_of_acquisitions_and_holds(server: TestServer) -> None:
         *(("asked",), ("answered", False, client.WrongType), ("asked",), ("answered", False, None)),
         *(("asked",), ("answered", False, client.NotOwned), ("asked",), ("answered", True, None), ("released",)),
     ]
+    ear.events.clear()
+    # A signal handler raises.
+    monkeypatch.setattr(Lock, "_keep", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        lock.resume("holder", token)
+    monkeypatch.undo()
+    assert [event[1:] for event in ear.events] == [("asked",), ("answered", False, KeyboardInterrupt)]
     ear.events.clear()
     lock = Lock(one, "l", lease=6)
     lock.acquire()

@@ -274,6 +274,7 @@ class Acquisition:
         if tokens is None:
             return None
         lease: Optional[float] = self._terms.lease
+        granted = sent.steady
         if self._terms.replicas is not None:
             try:
                 sent = await replicated(self.hub, self._claim, tokens)
@@ -292,7 +293,7 @@ class Acquisition:
                 raise ConnectionFailed(self.hub.name, "the connection has ended")
         if lease is None:
             raise bad_reply(self.hub.name)
-        hold = self.hold = Hold(self.hub, self._claim, tokens, lease, sent, self._on_lost, self._link)
+        hold = self.hold = Hold(self.hub, self._claim, tokens, lease, sent, self._on_lost, self._link, granted)
         hold.is_unanswered = self.is_unanswered
         self.hub.add(hold)
         return hold

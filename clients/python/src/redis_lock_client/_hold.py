@@ -89,7 +89,15 @@ class Hold:
     _is_late = False
 
     def __init__(
-        self, hub: Hub, claim: Terms, tokens: Tokens, lease: float, sent: Moment, on_lost: Optional[OnLost], link: Any
+        self,
+        hub: Hub,
+        claim: Terms,
+        tokens: Tokens,
+        lease: float,
+        sent: Moment,
+        on_lost: Optional[OnLost],
+        link: Any,
+        granted: Optional[float] = None,
     ) -> None:
         self.hub = hub
         self.claim = claim
@@ -100,14 +108,14 @@ class Hold:
         self.renews = claim.renews
         #: The events of the renewals under way.
         self.renewing: set[Any] = set()
-        self._granted = sent.steady
+        self._granted = sent.steady if granted is None else granted
         #: The thread that has acquired it.
         self.thread = threading.get_ident()
         self._on_lost = on_lost
         #: Called when it is lost or released, each once or twice.
         self._callbacks: list[Callable[[], Any]] = []
         longest = claim.max_hold
-        self._until = math.inf if longest is None else sent.steady + longest
+        self._until = math.inf if longest is None else self._granted + longest
         self.set_lease(lease, sent)
 
     def held(self) -> float:

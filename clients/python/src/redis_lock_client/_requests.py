@@ -112,9 +112,11 @@ async def resume(hub: Hub, claim: Terms, token: int, on_lost: Optional[OnLost], 
         hold.observed = observed
         hub.observe("answered", observed, True, sent.elapsed(), None)
         return kept
-    except BaseException:
+    except BaseException as error:
         # A signal handler has raised. It is not released: another process may hold it, too.
         hub.remove(hold)
+        if hold.observed is None:
+            hub.observe("answered", observed, False, sent.elapsed(), error)
         raise
 
 
