@@ -165,3 +165,34 @@ def test_a_client_of_its_own() -> None:
         with client.Server.open(server.url) as locks, locks.lock("k", session=True) as lock:
             assert lock.info().holders[0].remaining
         assert not server.client().exists("k")
+
+
+def test_what_one_owner_has_already_and_what_is_refused() -> None:
+    with LockServer() as server, client.Server(server.client()) as locks:
+        me: Any = {"owner": "me"}
+        both = [locks.lock("rw", mode=mode, blocking=False, **me) for mode in (client.Mode.READ, client.Mode.WRITE)]
+        read, write = both
+        for first, second in (both, both[::-1]):
+            assert first.acquire() and second.acquire() and read.info().mode == "write"
+            assert (read.token == write.token) == (first is write)
+            second.release()
+            assert first.owned()
+            first.release()
+        with locks.lock("rw", mode=client.Mode.READ), read:
+            assert not write.acquire()
+            with pytest.raises(client.WrongType):
+                locks.lock("rw").acquire()
+        lock = locks.lock("k", lease=9.5, **me)
+        lock.acquire()
+        with locks.multi_lock(["k", "l"], lease=9.5, **me) as several:
+            assert several.tokens["k"] == lock.token
+            assert any(lock.info().holders[0].remaining % 1 for _ in range(5)), "not only whole seconds"
+            with pytest.raises(client.WrongType):
+                locks.semaphore("k", limit=1).try_acquire()
+            assert lock.execute("SET", "a", "x", "NX") and lock.execute("SET", "a", "y", "NX") is None
+            assert lock.execute("SET", "b", "y", "XX") is None and lock.execute("GET", "a") == b"x"
+            for command in (("INCR", "a"), ("INCR", "k"), ("SET", "a", 1, "EX", 5)):
+                with pytest.raises(client.Refused):
+                    lock.execute(*command)
+            lock.execute("SET", "b", -7)
+            assert lock.execute("INCR", "b") == -6 and lock.execute("DEL", "a", "b") == 2

@@ -31,6 +31,8 @@ from .outcome import LostReason
 
 #: How many arguments an option has, if not one.
 _ARGUMENTS = {**dict.fromkeys((b"READ", b"WRITE", b"SESSION", b"ONCE", b"ALL"), 0), b"NOTIFY": 2}
+#: The kind of key of each mode.
+_KINDS = {"exclusive": "lock", "read": "both", "write": "both", "permit": "semaphore", "latch": "latch"}
 _FOREVER = float("inf")
 
 
@@ -139,20 +141,31 @@ class LockServer(socketserver.ThreadingTCPServer):
             return number == 0
         if one.mode == "permit":
             return sum(map(_count, [one, *beside])) <= number
-        beside = [hold for key in one.keys for hold in self._beside(key)]
+        beside = [hold for key in one.keys for hold in self._beside(key) if hold.owner != one.owner]
         return not beside or (one.mode == "read" and all(hold.mode == "read" for hold in beside))
 
     def _grant(self, one: _Request) -> Any:
         if one.mode == "latch":
             return [1]
-        is_session = b"SESSION" in one.options
-        one.since, one.until = self._now(), _FOREVER if is_session else self._now() + _lease(one.options)
-        one.tokens = [next(self._tokens) for _ in one.keys]
-        # Each key is held by itself.
-        for key, token in zip(one.keys, one.tokens):
-            hold = _Request(one.connection, [key], one.owner, one.options, one.mode, one.since, one.until, [token])
-            self._holds.append(hold)
+        one.since, one.until = self._now(), self._end_of(one)
+        one.tokens = []
+        # Each key is held by itself, and each mode of it.
+        for key in one.keys:
+            same, own = self._own(one, key, one.mode), self._own(one, key, "write")
+            # Who writes reads under the same token.
+            known = same or (own if one.mode == "read" else [])
+            token = known[0].tokens[0] if known else next(self._tokens)
+            one.tokens.append(token)
+            if not same:
+                hold = _Request(one.connection, [key], one.owner, one.options, one.mode, one.since, one.until, [token])
+                self._holds.append(hold)
         return one.tokens
+
+    def _end_of(self, one: _Request) -> float:
+        return _FOREVER if b"SESSION" in one.options else self._now() + _lease(one.options)
+
+    def _own(self, one: _Request, key: bytes, mode: str) -> list[_Request]:
+        return [hold for hold in self._beside(key) if (hold.owner, hold.mode) == (one.owner, mode)]
 
     def _settle(self) -> None:
         """Ends what is over, and grants to those that wait, in their order."""
@@ -174,10 +187,17 @@ class LockServer(socketserver.ThreadingTCPServer):
         """A request: what it is granted, QUEUED, or None."""
         if one.mode in ("exclusive", "read", "write") and any(key in self._data for key in one.keys):
             raise _Refusal("WRONGTYPE the key holds no lock")
+        if any(_KINDS[hold.mode] != _KINDS[one.mode] for key in one.keys for hold in self._beside(key)):
+            code = "LOCKTYPE" if one.mode in ("exclusive", "read", "write") else "WRONGTYPE"
+            raise _Refusal(f"{code} the key holds another kind of lock")
+        if b"LIMIT" in one.options:
+            self._data.setdefault(one.keys[0], one.options[b"LIMIT"])
         if b"SEQ" in one.options and any((key, one.owner) in self._final for key in one.keys):
             return None
-        own = [hold for key in one.keys for hold in self._beside(key) if hold.owner == one.owner]
-        if own and len(own) == len(one.keys):
+        own = [hold for key in one.keys for hold in self._own(one, key, one.mode)]
+        if len(own) == len(one.keys):
+            for hold in own:
+                hold.connection, hold.until = one.connection, self._end_of(one)
             return [hold.tokens[0] for hold in own]
         same = [wait for wait in self._waits if one.owner and (wait.owner, wait.keys) == (one.owner, one.keys)]
         before = [wait for wait in self._waits if set(wait.keys) & set(one.keys) and wait not in same]
@@ -200,6 +220,8 @@ class LockServer(socketserver.ThreadingTCPServer):
                 return self._answer(connection, words[0].decode().upper(), *words[1:])
             except _Refusal as refusal:
                 return refusal
+            except ValueError:
+                return _Refusal("ERR value is not an integer or out of range")
             finally:
                 self._settle()
 
@@ -211,8 +233,6 @@ class LockServer(socketserver.ThreadingTCPServer):
             keys, words = ([*words[:number]], words[number:]) if number else ([key], words)
             options = _options(words[1:])
             mode = "permit" if family == "SEM" else _mode(options) or "exclusive"
-            if b"LIMIT" in options:
-                data.setdefault(key, options[b"LIMIT"])
             reply = self._ask(_Request(connection, keys, words[0], options, mode, now))
             return reply if number or not isinstance(reply, list) else reply[0]
         if verb in ("RENEW", "RELEASE"):
@@ -226,19 +246,30 @@ class LockServer(socketserver.ThreadingTCPServer):
         if name == "LATCH.WAIT":
             reply = self._ask(_Request(connection, [key], b"", _options(words), "latch", now))
             return reply[0] if isinstance(reply, list) else reply or 0
+        if name in ("GET", "INCR") and self._beside(key):
+            raise _Refusal("WRONGTYPE Operation against a key holding the wrong kind of value")
         if verb == "DOWN" or name == "INCR":
-            change = 1 if name == "INCR" else -int(words[0] if words else 1)
-            data[key] = b"%d" % max(0, int(data.get(key, 0)) + change)
-            return int(data[key])
+            number = int(data.get(key, 0))
+            number = number + 1 if name == "INCR" else max(0, number - int(words[0] if words else 1))
+            data[key] = b"%d" % number
+            return number
+        if name == "SET" and len(words) > 1:
+            condition = words[1].upper()
+            if len(words) > 2 or condition not in (b"NX", b"XX"):
+                raise _Refusal("ERR syntax error: the double knows NX and XX alone")
+            if (condition == b"XX") != bool(self._beside(key) or key in data):
+                return None
         if verb == "SET" or name == "SET":
             data[key] = words[0]
         elif name == "GET":
             return data.get(key)
         elif name == "DEL":
-            found = bool(self._beside(key) or key in data)
-            data.pop(key, None)
-            self._holds = [hold for hold in self._holds if key not in hold.keys]
-            return int(found)
+            keys = [key, *words]
+            found = sum(bool(self._beside(each) or each in data) for each in set(keys))
+            for each in keys:
+                data.pop(each, None)
+            self._holds = [hold for hold in self._holds if hold.keys[0] not in keys]
+            return found
         elif name == "EXISTS":
             return sum(bool(self._beside(each) or each in data) for each in (key, *words))
         elif name == "WAIT":
@@ -262,7 +293,7 @@ class LockServer(socketserver.ThreadingTCPServer):
                 hold.options.update(options)
                 if b"PX" in options:
                     hold.connection, hold.until = None, self._now() + _lease(options)
-            return len(own)
+            return int(bool(own))
         waits = [wait for wait in self._waits if token is None and wait.owner == owner and key in wait.keys]
         if b"FINAL" in options:
             self._final.add((key, owner))
@@ -280,10 +311,12 @@ class LockServer(socketserver.ThreadingTCPServer):
             return [b"permits", permits, b"free", permits - held, b"held", held, *queue] if key in self._data else None
         found = []
         for hold in holds:
-            rest = int(min(hold.until - now, 10) if hold.until == _FOREVER else hold.until - now) * 1000
+            rest = int(1000 * (10 if hold.until == _FOREVER else hold.until - now))
             found.append([b"owner", hold.owner, b"token", hold.tokens[0], b"holds", 1, b"pttl", rest])
             found[-1] += [b"held-ms", int((now - hold.since) * 1000), b"note", hold.options.get(b"NOTE")]
-        return [b"mode", [*holds, *waits][0].mode.encode(), b"holders", found, *queue] if holds or waits else None
+        # Who reads and writes, writes.
+        mode = max((one.mode for one in holds or waits), default="")
+        return [b"mode", mode.encode(), b"holders", found, *queue] if mode else None
 
 
 class _Connection(socketserver.StreamRequestHandler):
