@@ -205,6 +205,9 @@ func (a *acquisition) replicated(ctx context.Context, hold *Hold) (*Hold, error)
 	switch {
 	case isOverwritten(err) || err == nil && !wasHeld:
 		err = fmt.Errorf("%w: %s: it was lost before replicas had it", ErrLost, t)
+	case err == nil && codeOf(replies[last].Err) == "UNBLOCKED":
+		// By a fail-over: the new primary may have the grant.
+		err = fmt.Errorf("redislock: %s: the server has stopped to wait for replicas: %v", t, replies[last].Err)
 	case err == nil && replies[last].Err != nil:
 		err = replies[last].Err
 	case err == nil && !isCount:
@@ -212,6 +215,8 @@ func (a *acquisition) replicated(ctx context.Context, hold *Hold) (*Hold, error)
 	case err == nil && had < int64(t.replicas):
 		err = fmt.Errorf("%w: %d of %d replicas have the grant within %v", ErrNotReplicated, had, t.replicas,
 			t.replicasWithin)
+	case err == nil && sent.elapsed() >= lease-t.marginOf(lease):
+		err = fmt.Errorf("%w: %s: its lease was over before replicas had it", ErrLost, t)
 	}
 	// Given up with all that it had.
 	a.place, a.isUnanswered, hold.isUnanswered = outside, false, hold.isUnanswered || err != nil

@@ -89,9 +89,7 @@ func TestAReplicaThatStandsStillDelaysNoOtherLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait := begin(background(), client.NewLock("long", one, redislock.WithReplicasWithin(time.Hour)))
-		until(t, "a request that waits for the replica", func() bool {
-			return strings.Contains(s.do("INFO", "clients").(string), "blocked_clients:1\r\n")
-		})
+		s.awaitAsked()
 		unlock(t, must[*redislock.Hold](t)(client.NewLock("other").Lock(background())))
 		select {
 		case found := <-wait:
@@ -100,6 +98,57 @@ func TestAReplicaThatStandsStillDelaysNoOtherLock(t *testing.T) {
 		}
 		copied.signal(syscall.SIGCONT)
 		unlock(t, granted(t, wait))
+		s.awaitNothing()
+	})
+}
+
+// awaitAsked waits until a request waits for replicas, and returns the identity of its connection.
+func (s *server) awaitAsked() (id string) {
+	s.t.Helper()
+	until(s.t, "a request that waits for a replica", func() bool {
+		for line := range strings.Lines(s.do("CLIENT", "LIST").(string)) {
+			_, rest, _ := strings.Cut(line, " flags=")
+			if flags, _, _ := strings.Cut(rest, " "); strings.Contains(flags, "b") {
+				id, _, _ = strings.Cut(strings.TrimPrefix(line, "id="), " ")
+			}
+		}
+		return id != ""
+	})
+	return id
+}
+
+func TestAGrantThatReplicasHaveAfterItsLeaseIsLost(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t, "--repl-diskless-sync-delay", "0")
+		copied := replica(t, s)
+		client := via(t, s)
+		copied.signal(syscall.SIGSTOP)
+		wait := begin(background(), client.NewLock("x", redislock.WithLease(time.Second), redislock.WithReplicas(1),
+			redislock.WithReplicasWithin(time.Hour)))
+		s.awaitAsked()
+		other := must[*redislock.Hold](t)(client.NewLock("x").Lock(background()))
+		copied.signal(syscall.SIGCONT)
+		if found := <-wait; !errors.Is(found.err, redislock.ErrLost) {
+			t.Fatal(found.err)
+		}
+		unlock(t, other)
+		s.awaitNothing()
+	})
+}
+
+func TestAFailOverWhileReplicasAreWaitedForIsNoAnswer(t *testing.T) {
+	onBoth(t, func(t *testing.T, via maker) {
+		s := serve(t, "--repl-diskless-sync-delay", "0")
+		copied := replica(t, s)
+		copied.signal(syscall.SIGSTOP)
+		defer copied.signal(syscall.SIGCONT)
+		wait := begin(background(), via(t, s).NewLock("x", redislock.WithReplicas(1),
+			redislock.WithReplicasWithin(time.Hour)))
+		// As the server does when it becomes a replica.
+		s.do("CLIENT", "UNBLOCK", s.awaitAsked(), "ERROR")
+		if found := <-wait; !errors.Is(found.err, redislock.ErrNoAnswer) {
+			t.Fatal(found.err)
+		}
 		s.awaitNothing()
 	})
 }
