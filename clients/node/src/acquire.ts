@@ -57,7 +57,8 @@ export class Acquisition extends Wait {
     private isRung = false;
     private begun = 0;
     private warnsAt = 0;
-    private end = 0;
+    /** When the wait is over. */
+    private readonly end: number;
 
     constructor(
         private readonly client: LockClient,
@@ -65,6 +66,7 @@ export class Acquisition extends Wait {
         private readonly wait: number,
     ) {
         super();
+        this.end = performance.now() + wait;
         this.claim = client.claim(terms);
         this.subject = new Observed(client.events, terms);
         client.waits.add(this);
@@ -74,17 +76,24 @@ export class Acquisition extends Wait {
     async run(): Promise<Hold | undefined> {
         const { client } = this;
         try {
-            const hold = await this.askOn();
-            this.check();
-            if (hold === undefined) {
-                this.giveUp();
-                this.subject.answer('refused');
-            } else {
-                if (this.terms.replicas > 0) await this.replicate(hold);
-                this.isOver = true;
-                client.add(hold);
+            for (let isAgain = false; ; isAgain = true) {
+                const hold = await this.askOn();
+                this.check();
+                if (hold === undefined) {
+                    this.giveUp();
+                    this.subject.answer('refused');
+                } else if (this.terms.replicas > 0 && !(await this.replicate(hold))) {
+                    if (isAgain && this.left() <= 0)
+                        throw new LockLostError(this.claim.key, 'taken', 'its lease was over before replicas had it');
+                    // Others may have waited for replicas before it.
+                    await this.beginAnew(hold);
+                    continue;
+                } else {
+                    this.isOver = true;
+                    client.add(hold);
+                }
+                return hold;
             }
-            return hold;
         } catch (error) {
             this.giveUp();
             this.subject.answer('failed', error);
@@ -100,7 +109,6 @@ export class Acquisition extends Wait {
     private async askOn(): Promise<Hold | undefined> {
         const { client } = this;
         this.begun = this.warnsAt = performance.now();
-        this.end = this.begun + this.wait;
         // With a subscription the first request may wait.
         const { isPermit, permits } = this.terms;
         let isUnknown = isPermit && permits === undefined;
@@ -137,8 +145,11 @@ export class Acquisition extends Wait {
         }
     }
 
-    /** Waits until enough replicas have this hold. A renewal has `WAIT` cover the grant, by whichever connection. */
-    private async replicate(hold: Hold): Promise<void> {
+    /**
+     * Waits until enough replicas have this hold; false: its lease was over before. A renewal has `WAIT` cover the
+     * grant, by whichever connection.
+     */
+    private async replicate(hold: Hold): Promise<boolean> {
         const { client, claim, terms } = this;
         const { replicas, replicasWithin } = terms;
         // What is given up from now on is final.
@@ -153,9 +164,11 @@ export class Acquisition extends Wait {
         }
         const isLost = ({ reply, error }: Answer) =>
             error === undefined ? Number(reply) !== 1 : error instanceof RefusedError && error.isLoss;
-        if (answers.slice(0, -1).some(isLost))
-            throw new LockLostError(claim.key, 'taken', 'it was lost before replicas had it');
+        if (answers.slice(0, -1).some(isLost)) return false;
         const failed = answers.find(({ error }) => error !== undefined);
+        // A fail-over: the new primary may have the grant.
+        if ((failed?.error as LockError | undefined)?.code === 'UNBLOCKED')
+            throw new NoAnswerError(client.name, 'the server has stopped to wait for replicas');
         if (failed) throw failed.error;
         const had = Number(answers.at(-1)!.reply);
         if (had < replicas) {
@@ -163,8 +176,19 @@ export class Acquisition extends Wait {
             await client.release(hold).catch(() => {});
             throw new NotReplicatedError(claim.key, had, replicas, replicasWithin);
         }
+        if (sent.elapsed() >= terms.lease - terms.margin) return false;
         hold.isUnanswered = this.isUnanswered;
         hold.setLease(terms.lease, sent);
+        return true;
+    }
+
+    /** What follows has another owner, or the same one after the end of this hold. */
+    private async beginAnew(hold: Hold): Promise<void> {
+        this.granted = undefined;
+        this.isUnanswered = this.hasPlace = false;
+        await this.client.release(hold).catch(() => {});
+        this.check();
+        this.claim = this.client.claim(this.terms);
     }
 
     override stop(reason: unknown): void {

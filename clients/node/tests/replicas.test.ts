@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type HoldOptions, NotReplicatedError } from 'redis-lock-client';
-import { CLUSTERS, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
+import { BOTH, CLUSTERS, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
 const server = await Server.start('--repl-diskless-sync-delay', '0');
 const replica = await Server.start('--replicaof', '127.0.0.1', String(server.port));
@@ -69,6 +69,45 @@ for (const [library, connect] of Object.entries(LIBRARIES)) {
         for (const hold of await Promise.all([first, ...more])) await hold.release();
         // The brief one, the first long one, and all others together.
         assert.equal((await asked(primary)) - before, 3);
+        await primary.remove();
+        await copy.remove();
+    });
+}
+
+/** The identity of the connection of a request that waits for replicas. */
+async function asking(primary: Server): Promise<string> {
+    return until(async () => /^id=(\d+) .* flags=\w*b/m.exec(await primary.call('CLIENT', 'LIST'))?.[1]);
+}
+
+for (const library of BOTH) {
+    test(`${library}: a grant that replicas have after its lease counts for nothing`, async () => {
+        const primary = await Server.start('--repl-diskless-sync-delay', '0');
+        const copy = await Server.start('--replicaof', '127.0.0.1', String(primary.port));
+        await until(async () => (await primary.call('WAIT', 1, 100)) === 1);
+        await using one = await side(LIBRARIES[library]!, primary.port);
+        const long = { replicas: 1, replicasWithin: 3_600_000 };
+        copy.freeze();
+        const wait = one.locks.lock('x', { ...long, lease: 1_000 }).acquire();
+        await asking(primary);
+        // These have the one connection after it, and leases that are over by then.
+        const more = ['y', 'z'].map((name) => one.locks.lock(name, { ...long, lease: 1_000 }).acquire());
+        for (const name of ['y', 'z']) await until(async () => !(await primary.isFree(name)));
+        for (const name of ['y', 'z']) await until(() => primary.isFree(name));
+        const other = await one.locks.lock('x').acquire();
+        copy.thaw();
+        await until(async () => (await primary.waiters('x')) > 0);
+        await other.release();
+        for (const hold of await Promise.all([wait, ...more])) {
+            assert.ok(hold.validFor() > 0);
+            await hold.release();
+        }
+        copy.freeze();
+        const failed = failure(one.locks.lock('x', long).acquire());
+        // As the server does when it becomes a replica.
+        await primary.call('CLIENT', 'UNBLOCK', await asking(primary), 'ERROR');
+        assert.equal((await failed).code, 'NO_ANSWER');
+        await until(() => primary.isFree('x'));
+        copy.thaw();
         await primary.remove();
         await copy.remove();
     });
