@@ -349,7 +349,7 @@ func (c *Client) renewTogether(holds []*Hold) {
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(c.running, max(limit, time.Millisecond))
 	defer cancel()
-	replies := c.send(ctx, commands...)
+	replies := c.sendRenewals(ctx, commands, holds...)
 	for i, hold := range holds {
 		hold.renewed(replies[:len(hold.tokens)], certain[i], sent)
 		replies = replies[len(hold.tokens):]

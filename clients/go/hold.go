@@ -39,6 +39,9 @@ type Hold struct {
 	// All below under the mutex of the client: the lease to renew for, and the renewals that have no answer yet.
 	span    time.Duration
 	unheard int
+	// The renewals that the transport has not ended with yet, and what is closed when there is none.
+	renewing int
+	settled  chan struct{}
 	// The confirmed lease, and a moment before its request was sent.
 	lease time.Duration
 	sent  moment
@@ -135,10 +138,45 @@ func (h *Hold) request() (lease, certain time.Duration) {
 		certain = min(lease, h.terms.firstLease())
 	}
 	h.unheard++
+	h.renewing++
 	if ends := time.Now().Add(lease + h.client.patience); ends.After(h.ends) {
 		h.ends = ends
 	}
 	return lease, certain
+}
+
+// sendRenewals sends the renewals of these holds. They are under way until the transport returns, perhaps after the
+// context has ended.
+func (c *Client) sendRenewals(ctx context.Context, commands []Command, holds ...*Hold) []Reply {
+	return during(ctx, len(commands), func() []Reply {
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, h := range holds {
+				if h.renewing--; h.renewing == 0 && h.settled != nil {
+					close(h.settled)
+					h.settled = nil
+				}
+			}
+		}()
+		return c.transport.Do(ctx, commands...)
+	})
+}
+
+// awaitRenewals waits for those under way: one that is served after the hold is left would set its own lease again.
+func (h *Hold) awaitRenewals(ctx context.Context) {
+	h.client.mu.Lock()
+	if h.renewing > 0 && h.settled == nil {
+		h.settled = make(chan struct{})
+	}
+	settled := h.settled
+	h.client.mu.Unlock()
+	if settled != nil {
+		select {
+		case <-settled:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // renewed handles the replies to a renewal, with the lease that is certain by them. It returns the loss that they
@@ -407,7 +445,7 @@ func (h *Hold) renew(ctx context.Context, words ...any) error {
 		commands[i].Words = append(commands[i].Words, words...)
 	}
 	sent := newMoment()
-	return unanswered(h.renewed(c.send(ctx, commands...), certain, sent))
+	return unanswered(h.renewed(c.sendRenewals(ctx, commands, h), certain, sent))
 }
 
 // Unlock releases the lock, whatever has become of the context of the acquisition. [ErrLost] means that it was lost
@@ -475,6 +513,9 @@ func (h *Hold) finish(ctx context.Context, rest time.Duration, inBackground bool
 	}
 	if !h.subject.Granted.IsZero() {
 		defer func() { c.released(h.subject, !errors.Is(err, ErrLost)) }()
+	}
+	if rest > 0 {
+		h.awaitRenewals(ctx)
 	}
 	commands := h.ending(rest, h.isUnanswered)
 	if inBackground || lost != nil {

@@ -3,10 +3,12 @@ package redislock_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/locktest"
 )
 
 func TestWhoHoldsALockIsKnown(t *testing.T) {
@@ -266,4 +268,47 @@ func TestSeveralPermitsAreTakenInOneStep(t *testing.T) {
 			}
 		}
 	})
+}
+
+// slow is a server in memory whose next renewal is served late.
+type slow struct {
+	*locktest.Server
+	isArmed              atomic.Bool
+	asked, serve, served chan struct{}
+}
+
+func (s *slow) Do(ctx context.Context, commands ...redislock.Command) []redislock.Reply {
+	if commands[0].Words[0] == "LOCK.RENEW" && s.isArmed.CompareAndSwap(true, false) {
+		close(s.asked)
+		<-s.serve
+		defer close(s.served)
+	}
+	return s.Server.Do(ctx, commands...)
+}
+
+func TestAHoldIsLeftAfterARenewalThatIsUnderWay(t *testing.T) {
+	server := &slow{Server: locktest.New(), asked: make(chan struct{}), serve: make(chan struct{}),
+		served: make(chan struct{})}
+	client := closed(t, must[*redislock.Client](t)(redislock.New(server, quiet)), func() {})
+	lock := client.NewLock("x", redislock.WithLease(time.Minute))
+	hold := must[*redislock.Hold](t)(lock.Lock(background()))
+	server.isArmed.Store(true)
+	ctx, cancel := context.WithCancel(background())
+	renewed := make(chan error, 1)
+	go func() { renewed <- hold.Renew(ctx, time.Minute) }()
+	<-server.asked
+	// Its caller waits no more, but it may be served yet.
+	cancel()
+	if err := <-renewed; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	// Too early a request would come in this time.
+	time.AfterFunc(50*time.Millisecond, func() { close(server.serve) })
+	if err := hold.Leave(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	<-server.served
+	if left := must[redislock.LockInfo](t)(lock.Info(background())).Holders[0].Remaining; left < 2*time.Minute {
+		t.Fatal(left)
+	}
 }
