@@ -154,6 +154,7 @@ export class Acquisition extends Wait {
         const { replicas, replicasWithin } = terms;
         // What is given up from now on is final.
         hold.isUnanswered = true;
+        client.watch();
         const commands = claim.renew(terms.lease, hold.tokens);
         const ask = () => this.until(client.replicas.ask(claim.key, commands, replicas, replicasWithin));
         let { answers, sent } = await ask();
@@ -314,7 +315,7 @@ export class Acquisition extends Wait {
     private giveUp(): void {
         if (this.isOver) return;
         this.isOver = true;
-        if (this.granted) this.client.release(this.granted).catch(() => {});
+        if (this.granted) this.client.withdraw(this.granted);
         else if (this.isUnanswered || this.hasPlace) this.client.giveUp(this.claim, this.node);
     }
 

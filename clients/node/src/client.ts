@@ -368,6 +368,13 @@ export class LockClient implements AsyncDisposable {
         return ended;
     }
 
+    /** Releases a grant that the program does not get, in the background. @internal */
+    withdraw(hold: Hold): void {
+        const { claim, tokens } = hold;
+        if (this.transport.closed === undefined) this.release(hold).catch(() => {});
+        else this.replicas.leave(claim.key, claim.giveUp(tokens));
+    }
+
     /** Ends what an acquisition has at the server, or may get there yet, in the background. @internal */
     giveUp(claim: Claim, node: string | undefined): void {
         if (this.transport.closed !== undefined && node !== undefined) {

@@ -41,6 +41,18 @@ export class Replicas {
         });
     }
 
+    /** The program's client is closed: what it has is given up over the connection to the node, which then ends. */
+    leave(key: string, commands: readonly Command[]): void {
+        const line = this.lines.get(this.client.placeOf(key).node);
+        line?.connection
+            ?.then((connection) => {
+                connection.keep(true);
+                return connection.call(commands);
+            })
+            .catch(() => {})
+            .finally(() => this.end(line));
+    }
+
     close(): void {
         for (const line of this.lines.values()) this.end(line);
     }

@@ -108,6 +108,14 @@ for (const library of BOTH) {
         assert.equal((await failed).code, 'NO_ANSWER');
         await until(() => primary.isFree('x'));
         copy.thaw();
+        await until(async () => (await primary.call('WAIT', 1, 100)) === 1);
+        copy.freeze();
+        const closed = failure(one.locks.lock('x', { ...long, lease: 3_600_000 }).acquire());
+        await asking(primary);
+        (one.redis as any)[library === 'ioredis 6' ? 'disconnect' : 'destroy']();
+        assert.equal((await closed).code, 'CLOSED');
+        copy.thaw();
+        await until(() => primary.isFree('x'));
         await primary.remove();
         await copy.remove();
     });
