@@ -44,7 +44,7 @@ type request struct {
 	keys                                  []string
 	token, count, limit, queue            int64
 	lease, block                          time.Duration
-	isFinal                               bool
+	isFinal, hasNote                      bool
 	since, until                          time.Time
 }
 
@@ -171,14 +171,16 @@ func (s *Server) of(r *request, key string) (all []*request, own *request) {
 
 // isFree tells whether this can be granted, behind these waits.
 func (s *Server) isFree(r *request, before []*request) bool {
-	if slices.ContainsFunc(before, r.meets) {
-		return false
-	}
 	for _, key := range r.keys {
 		all, _ := s.of(r, key)
+		isOwn := !r.isPermit() && slices.ContainsFunc(all, func(hold *request) bool { return hold.owner == r.owner })
+		if !isOwn && slices.ContainsFunc(before, func(wait *request) bool { return slices.Contains(wait.keys, key) }) {
+			return false
+		}
 		free := int64(s.permits[key]) - r.count
 		for _, hold := range all {
-			if free -= hold.count; !r.isPermit() && (r.mode != "READ" || hold.mode != "READ") {
+			free -= hold.count
+			if !r.isPermit() && hold.owner != r.owner && (r.mode != "READ" || hold.mode != "READ") {
 				return false
 			}
 		}
@@ -197,6 +199,9 @@ func (r *request) meets(other *request) bool {
 
 func (s *Server) grant(r *request) {
 	for _, key := range r.keys {
+		if _, own := s.of(r, key); own != nil {
+			continue
+		}
 		s.token++
 		hold := *r
 		hold.keys, hold.token, hold.since, hold.until = []string{key}, s.token, s.now(), s.at(r.lease)
@@ -205,7 +210,9 @@ func (s *Server) grant(r *request) {
 }
 
 func (s *Server) acquire(r *request) any {
-	key, place := r.keys[0], slices.IndexFunc(s.queue, func(wait *request) bool { return wait.owner == r.owner })
+	key, place := r.keys[0], slices.IndexFunc(s.queue, func(wait *request) bool {
+		return wait.owner == r.owner && r.meets(wait)
+	})
 	if s.permits[key] == 0 {
 		s.permits[key] = int(r.limit)
 	}
@@ -213,7 +220,7 @@ func (s *Server) acquire(r *request) any {
 	if place >= 0 {
 		before = s.queue[:place]
 	}
-	if _, own := s.of(r, key); own == nil {
+	if !s.has(r) {
 		if s.finals[r.owner] || !s.isFree(r, before) {
 			return s.wait(r, place)
 		}
@@ -221,17 +228,21 @@ func (s *Server) acquire(r *request) any {
 	}
 	var tokens []any
 	for _, key := range r.keys {
-		if _, own := s.of(r, key); own != nil {
-			tokens = append(tokens, own.token)
-		}
+		_, own := s.of(r, key)
+		tokens = append(tokens, own.token)
 	}
-	switch {
-	case len(tokens) < len(r.keys):
-		return nil
-	case r.verb != "LOCK.MACQUIRE":
+	if r.verb != "LOCK.MACQUIRE" {
 		return tokens[0]
 	}
 	return tokens
+}
+
+// has tells whether the owner of this request has all that it asks for.
+func (s *Server) has(r *request) bool {
+	return !slices.ContainsFunc(r.keys, func(key string) bool {
+		_, own := s.of(r, key)
+		return own == nil
+	})
 }
 
 func (s *Server) wait(r *request, place int) any {
@@ -256,7 +267,7 @@ func (s *Server) wait(r *request, place int) any {
 func (s *Server) release(r *request) any {
 	waits := len(s.queue)
 	if r.token == 0 {
-		s.queue = slices.DeleteFunc(s.queue, func(wait *request) bool { return wait.owner == r.owner })
+		s.queue = slices.DeleteFunc(s.queue, func(wait *request) bool { return wait.owner == r.owner && r.meets(wait) })
 	}
 	s.finals[r.owner] = s.finals[r.owner] || r.isFinal
 	_, own := s.of(r, r.keys[0])
@@ -277,7 +288,7 @@ func (s *Server) run(r *request, words []any) any {
 		if own == nil {
 			return int64(0)
 		}
-		if own.until = s.at(r.lease); r.note != "" {
+		if own.until = s.at(r.lease); r.hasNote {
 			own.note = r.note
 		}
 		return int64(1)
@@ -360,6 +371,6 @@ func parse(words []any) *request {
 	r.block = time.Duration(number("BLOCK", 0)) * time.Millisecond
 	r.token, r.count, r.limit, r.queue = number("TOKEN", 0), number("COUNT", 1), number("LIMIT", 0),
 		number("QUEUE", math.MaxInt64)
-	r.isFinal = option("FINAL", 1) != ""
+	r.isFinal, r.hasNote = option("FINAL", 1) != "", slices.Contains(rest, any("NOTE"))
 	return r
 }

@@ -134,3 +134,48 @@ func TestWaitsAreInOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestAnOwnerHasSeveralModesKeysAndWaits(t *testing.T) {
+	server := locktest.New()
+	c := client(t, server)
+	ctx := context.Background()
+	me := redislock.WithOwner("me")
+	hold := must[*redislock.Hold](t)
+	rw := c.NewReadWriteLock("rw", me)
+	read, write := hold(rw.Read().TryLock(ctx)), hold(rw.Write().TryLock(ctx))
+	if _, err := c.NewReadWriteLock("rw").Read().TryLock(ctx); !errors.Is(err, redislock.ErrHeld) {
+		t.Fatal(err)
+	}
+	one := hold(c.NewLock("a", me, redislock.WithNote("note")).TryLock(ctx))
+	two := hold(c.NewMultiLock([]string{"a", "b"}, me).TryLock(ctx))
+	if one.Token() != two.Token() || two.Tokens()[1] <= one.Token() {
+		t.Fatal(two.Tokens(), one.Token())
+	}
+	if err := one.SetNote(ctx, ""); err != nil {
+		t.Fatal(err)
+	}
+	if note := must[redislock.LockInfo](t)(c.NewLock("a").Info(ctx)).Holders[0].Note; note != "" {
+		t.Fatal(note)
+	}
+	granted := make(chan *redislock.Hold, 2)
+	other := []*redislock.Hold{hold(c.NewLock("k1").Lock(ctx)), hold(c.NewLock("k2").Lock(ctx))}
+	for i, name := range []string{"k1", "k2"} {
+		go func() {
+			hold, _ := c.NewLock(name, me).Lock(ctx)
+			granted <- hold
+		}()
+		for waiting := 0; waiting <= i; {
+			_, waiting = server.Counts()
+		}
+	}
+	for _, hold := range append(other, read, write, two) {
+		if err := hold.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range other {
+		if err := (<-granted).Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

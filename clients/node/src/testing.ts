@@ -184,19 +184,23 @@ export class TestServer implements Transport {
 
     /** Whether it can be granted, behind those that wait before it. */
     private isFree(ask: Ask): boolean {
-        const place = this.waiting.findIndex(({ owner }) => owner === ask.owner);
+        const place = this.waiting.findIndex((wait) => isSame(wait, ask));
         const before = place < 0 ? this.waiting : this.waiting.slice(0, place);
-        return !before.some((wait) => meets(wait, ask)) && ask.keys.every((key) => this.hasRoom(key, ask));
+        return ask.keys.every((key) => this.hasRoom(key, ask, before));
     }
 
-    private hasRoom(key: string, { verb, mode, count }: Ask): boolean {
+    private hasRoom(key: string, { verb, mode, count, owner }: Ask, before: readonly Ask[]): boolean {
         const all = this.of(key);
-        if (!verb.startsWith('SEM')) return all.every((hold) => mode === 'READ' && hold.mode === 'READ');
-        return all.reduce((sum, hold) => sum + hold.count, count) <= (this.permits.get(key) ?? 0);
+        const isPermit = verb.startsWith('SEM');
+        const isOwn = !isPermit && all.some((hold) => hold.owner === owner);
+        if (!isOwn && before.some(({ keys }) => keys.includes(key))) return false;
+        if (isPermit) return all.reduce((sum, hold) => sum + hold.count, count) <= (this.permits.get(key) ?? 0);
+        return all.every((hold) => hold.owner === owner || (mode === 'READ' && hold.mode === 'READ'));
     }
 
     private grant(ask: Ask): void {
         for (const key of ask.keys) {
+            if (this.of(key, ask)) continue;
             const token = (this.lastToken += 1);
             this.held.push({ ...ask, keys: [key], token, since: this.now(), until: this.in(ask.lease) });
         }
@@ -206,13 +210,12 @@ export class TestServer implements Transport {
         const [key] = ask.keys as [string];
         const [, limit] = after(ask.words, 'LIMIT');
         if (limit !== undefined && !this.permits.has(key)) this.permits.set(key, Number(limit));
-        if (this.of(key, ask) === undefined) {
+        if (!ask.keys.every((one) => this.of(one, ask))) {
             if (this.finals.has(ask.owner) || !this.isFree(ask)) return this.wait(ask);
-            this.waiting = this.waiting.filter(({ owner }) => owner !== ask.owner);
+            this.waiting = this.waiting.filter((wait) => !isSame(wait, ask));
             this.grant(ask);
         }
-        const tokens = ask.keys.map((one) => this.of(one, ask)?.token);
-        if (tokens.includes(undefined)) return null;
+        const tokens = ask.keys.map((one) => this.of(one, ask)!.token);
         return ask.verb === 'LOCK.MACQUIRE' ? tokens : tokens[0];
     }
 
@@ -222,7 +225,7 @@ export class TestServer implements Transport {
         if (!this.heard.has(channel)) throw new Error('NOSUBSCRIBER the channel has no subscriber');
         const [, block] = after(ask.words, 'BLOCK');
         ask.until = this.in(Number(block) || Infinity);
-        const place = this.waiting.findIndex(({ owner }) => owner === ask.owner);
+        const place = this.waiting.findIndex((wait) => isSame(wait, ask));
         const [, most = Infinity] = after(ask.words, 'QUEUE');
         if (place >= 0) this.waiting[place] = { ...ask, since: this.waiting[place]!.since };
         else if (this.waiting.filter((wait) => meets(wait, ask)).length >= Number(most))
@@ -233,7 +236,7 @@ export class TestServer implements Transport {
 
     private release(ask: Ask, own: Ask | undefined): unknown {
         const before = this.waiting.length;
-        if (!ask.token) this.waiting = this.waiting.filter(({ owner }) => owner !== ask.owner);
+        if (!ask.token) this.waiting = this.waiting.filter((wait) => !isSame(wait, ask));
         if (ask.words.includes('FINAL')) this.finals.add(ask.owner);
         this.held = this.held.filter((hold) => hold !== own);
         return own !== undefined || this.waiting.length < before ? 1 : null;
@@ -248,7 +251,7 @@ export class TestServer implements Transport {
         const held = this.of(key).reduce((sum, { count }) => sum + count, 0);
         const permits = this.permits.get(key) ?? 0;
         return {
-            mode: this.of(key).map(({ mode }) => mode.toLowerCase() || 'exclusive')[0],
+            mode: this.of(key).map(({ mode }) => mode.toLowerCase() || 'exclusive')[0] ?? null,
             ...{ holders, held, permits, free: permits - held, 'next-end-ms': holders[0]?.pttl },
             ...{ waiters: first ? waits.length + 1 : 0, 'longest-wait-ms': first ? now - first.since : 0 },
         };
@@ -257,6 +260,11 @@ export class TestServer implements Transport {
 
 function meets(one: Ask, other: Ask): boolean {
     return one.keys.some((key) => other.keys.includes(key));
+}
+
+/** Whether the newer one of them takes the other's place. */
+function isSame(one: Ask, other: Ask): boolean {
+    return one.owner === other.owner && meets(one, other);
 }
 
 /** A word of an option, and those that follow. */

@@ -50,3 +50,22 @@ test('a wait has a bound, and what runs under a lock is answered by the test', a
     await using leadership = await election.campaign('host 7');
     assert.deepEqual(await election.leader(), { note: 'host 7', token: leadership.token });
 });
+
+test('an owner has several modes, keys and waits', async () => {
+    const server = new TestServer();
+    await using locks = new LockClient(server);
+    const owner = 'me';
+    const read = await locks.lock('rw', { owner, mode: 'read' }).acquire();
+    const write = await locks.lock('rw', { owner, mode: 'write' }).acquire({ wait: 0 });
+    assert.equal(await locks.lock('rw', { mode: 'read' }).tryAcquire(), null);
+    const one = await locks.lock('a', { owner }).acquire();
+    const two = await locks.lock(['a', 'b'], { owner }).acquire({ wait: 0 });
+    assert.equal(two.token, one.token);
+    const names = ['k1', 'k2'];
+    const others = await Promise.all(names.map((name) => locks.lock(name).acquire()));
+    const waits = names.map((name) => locks.lock(name, { owner }).acquire());
+    while (server.counts().waiting < 2) await new Promise(setImmediate);
+    for (const hold of [...others, read, write, two]) await hold.release();
+    for (const hold of await Promise.all(waits)) await hold.release();
+    assert.deepEqual(server.counts(), { held: 0, waiting: 0 });
+});
