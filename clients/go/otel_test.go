@@ -109,8 +109,9 @@ func TestOpenTelemetryHasTimesLossesAndSpans(t *testing.T) {
 		t.Fatal("a text is no lock")
 	}
 	for _, line := range []string{
-		"redis_lock.wait granted=true,kind=exclusive,name=x", "redis_lock.hold kind=exclusive,name=x",
-		"redis_lock.losses kind=write,name=w", "redis_lock.wait granted=false,kind=exclusive,name=text",
+		"redis_lock.wait name=x,redis_lock.granted=true,redis_lock.kind=exclusive",
+		"redis_lock.hold name=x,redis_lock.kind=exclusive", "redis_lock.losses name=w,redis_lock.kind=write",
+		"redis_lock.wait name=text,redis_lock.granted=false,redis_lock.kind=exclusive",
 		"lock exclusive in 7 Unset ", "lock write in 7 Unset ", "lock exclusive in 7 Error ",
 	} {
 		until(t, line, func() bool { return r.has(line) })

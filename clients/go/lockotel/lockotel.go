@@ -1,7 +1,7 @@
 // Package lockotel records what a client does with OpenTelemetry's API: how long acquisitions took (the histogram
-// redis_lock.wait, with the attribute granted) and holds lasted (redis_lock.hold), in seconds; losses (the counter
-// redis_lock.losses) and late renewals (redis_lock.late_renewals); and a span for each acquisition, below that of its
-// context.
+// redis_lock.wait, with the attribute redis_lock.granted) and holds lasted (redis_lock.hold), in seconds; losses (the
+// counter redis_lock.losses) and late renewals (redis_lock.late_renewals), all with the attribute redis_lock.kind; and
+// a span for each acquisition, below that of its context.
 package lockotel
 
 import (
@@ -46,7 +46,7 @@ func New(config Config) (redislock.Observer, error) {
 		return redislock.Observer{}, err
 	}
 	of := func(lock *redislock.Subject, more ...attribute.KeyValue) []attribute.KeyValue {
-		all := append(more, attribute.String("kind", lock.Kind))
+		all := append(more, attribute.String("redis_lock.kind", lock.Kind))
 		if config.Attributes != nil {
 			all = append(all, config.Attributes(lock)...)
 		}
@@ -55,7 +55,7 @@ func New(config Config) (redislock.Observer, error) {
 	none := context.Background()
 	return redislock.Observer{
 		Answered: func(ctx context.Context, lock *redislock.Subject, granted bool, waited time.Duration, err error) {
-			attributes, end := of(lock, attribute.Bool("granted", granted)), time.Now()
+			attributes, end := of(lock, attribute.Bool("redis_lock.granted", granted)), time.Now()
 			wait.Record(ctx, waited.Seconds(), metric.WithAttributes(attributes...))
 			_, span := config.Tracer.Start(ctx, "lock "+lock.Kind, trace.WithTimestamp(end.Add(-waited)),
 				trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))

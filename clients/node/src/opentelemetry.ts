@@ -29,19 +29,19 @@ const CLIENT = 2;
 const ERROR = 2;
 
 /**
- * An observer for the option of `LockClient`: the histograms `redis_lock.wait` (with the attribute `granted`) and
- * `redis_lock.hold` in seconds, the counters `redis_lock.losses` and `redis_lock.late_renewals`, and a span for each
- * acquisition.
+ * An observer for the option of `LockClient`: the histograms `redis_lock.wait` (with the attribute
+ * `redis_lock.granted`) and `redis_lock.hold` in seconds, the counters `redis_lock.losses` and
+ * `redis_lock.late_renewals`, and a span for each acquisition, all with the attribute `redis_lock.kind`.
  */
 export function openTelemetry({ meter, tracer, attributes }: OpenTelemetryOptions): Observer {
     const wait = meter?.createHistogram('redis_lock.wait', { unit: 's' });
     const hold = meter?.createHistogram('redis_lock.hold', { unit: 's' });
     const losses = meter?.createCounter('redis_lock.losses');
     const late = meter?.createCounter('redis_lock.late_renewals');
-    const of = (lock: Subject): Attributes => ({ kind: lock.kind, ...attributes?.(lock) });
+    const of = (lock: Subject): Attributes => ({ 'redis_lock.kind': lock.kind, ...attributes?.(lock) });
     return {
         answered(lock, granted, waited, error) {
-            const all = { granted, ...of(lock) };
+            const all = { 'redis_lock.granted': granted, ...of(lock) };
             wait?.record(waited / 1_000, all);
             const end = Date.now();
             const options = { kind: CLIENT, startTime: end - waited, attributes: all };

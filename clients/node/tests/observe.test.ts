@@ -155,10 +155,10 @@ test('OpenTelemetry has times, losses and spans', async () => {
     await server.call('SET', text, 'x');
     await failure(one.locks.lock(text).acquire());
     for (const line of [
-        'redis_lock.wait s {"granted":true,"kind":"exclusive","name":"otel"}',
-        'redis_lock.hold s {"kind":"exclusive","name":"otel"}',
-        'redis_lock.losses {"kind":"write","name":"otel"}',
-        'redis_lock.wait s {"granted":false,"kind":"exclusive","name":"otel"}',
+        'redis_lock.wait s {"redis_lock.granted":true,"redis_lock.kind":"exclusive","name":"otel"}',
+        'redis_lock.hold s {"redis_lock.kind":"exclusive","name":"otel"}',
+        'redis_lock.losses {"redis_lock.kind":"write","name":"otel"}',
+        'redis_lock.wait s {"redis_lock.granted":false,"redis_lock.kind":"exclusive","name":"otel"}',
         'lock exclusive',
         'lock write',
         'lock exclusive status 2',
