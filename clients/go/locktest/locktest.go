@@ -205,6 +205,12 @@ func (s *Server) grant(r *request) {
 		s.token++
 		hold := *r
 		hold.keys, hold.token, hold.since, hold.until = []string{key}, s.token, s.now(), s.at(r.lease)
+		for _, other := range s.held {
+			if other.keys[0] == key && other.owner == r.owner && other.mode == "WRITE" {
+				// Who writes reads under the same token.
+				hold.token = other.token
+			}
+		}
 		s.held = append(s.held, &hold)
 	}
 }
@@ -213,7 +219,7 @@ func (s *Server) acquire(r *request) any {
 	key, place := r.keys[0], slices.IndexFunc(s.queue, func(wait *request) bool {
 		return wait.owner == r.owner && r.meets(wait)
 	})
-	if s.permits[key] == 0 {
+	if s.permits[key] == 0 && r.limit > 0 {
 		s.permits[key] = int(r.limit)
 	}
 	before := s.queue
@@ -305,6 +311,9 @@ func (s *Server) run(r *request, words []any) any {
 		s.permits[r.keys[0]], _ = strconv.Atoi(words[2].(string))
 		return int64(1)
 	case "LOCK.INFO", "SEM.INFO":
+		if _, exists := s.permits[r.keys[0]]; r.isPermit() && !exists {
+			return nil
+		}
 		return s.info(r)
 	case "EXISTS":
 		return int64(min(s.permits[r.keys[0]], 1))
@@ -332,6 +341,9 @@ func (s *Server) info(r *request) any {
 		if wait.meets(r) {
 			info["waiters"] = info["waiters"].(int64) + 1
 			info["longest-wait-ms"] = ms(s.now().Sub(wait.since))
+			if len(all) == 0 {
+				info["mode"] = strings.ToLower(cmp.Or(wait.mode, "exclusive"))
+			}
 		}
 	}
 	return info

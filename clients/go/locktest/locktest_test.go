@@ -146,6 +146,10 @@ func TestAnOwnerHasSeveralModesKeysAndWaits(t *testing.T) {
 	if _, err := c.NewReadWriteLock("rw").Read().TryLock(ctx); !errors.Is(err, redislock.ErrHeld) {
 		t.Fatal(err)
 	}
+	if again := hold(c.NewReadWriteLock("w", me).Write().TryLock(ctx)); again.Token() !=
+		hold(c.NewReadWriteLock("w", me).Read().TryLock(ctx)).Token() {
+		t.Fatal("who writes reads under another token")
+	}
 	one := hold(c.NewLock("a", me, redislock.WithNote("note")).TryLock(ctx))
 	two := hold(c.NewMultiLock([]string{"a", "b"}, me).TryLock(ctx))
 	if one.Token() != two.Token() || two.Tokens()[1] <= one.Token() {
@@ -156,6 +160,9 @@ func TestAnOwnerHasSeveralModesKeysAndWaits(t *testing.T) {
 	}
 	if note := must[redislock.LockInfo](t)(c.NewLock("a").Info(ctx)).Holders[0].Note; note != "" {
 		t.Fatal(note)
+	}
+	if none := must[redislock.SemaphoreInfo](t)(c.NewSemaphore("none").Info(ctx)); none != (redislock.SemaphoreInfo{}) {
+		t.Fatalf("%+v", none)
 	}
 	granted := make(chan *redislock.Hold, 2)
 	other := []*redislock.Hold{hold(c.NewLock("k1").Lock(ctx)), hold(c.NewLock("k2").Lock(ctx))}

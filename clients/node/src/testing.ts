@@ -201,7 +201,9 @@ export class TestServer implements Transport {
     private grant(ask: Ask): void {
         for (const key of ask.keys) {
             if (this.of(key, ask)) continue;
-            const token = (this.lastToken += 1);
+            // Who writes reads under the same token.
+            const own = this.of(key).find(({ owner, mode }) => owner === ask.owner && mode === 'WRITE');
+            const token = own?.token ?? (this.lastToken += 1);
             this.held.push({ ...ask, keys: [key], token, since: this.now(), until: this.in(ask.lease) });
         }
     }
@@ -250,8 +252,9 @@ export class TestServer implements Transport {
         const [first, ...waits] = this.waiting.filter(({ keys }) => keys.includes(key));
         const held = this.of(key).reduce((sum, { count }) => sum + count, 0);
         const permits = this.permits.get(key) ?? 0;
+        const asked = this.of(key)[0] ?? first;
         return {
-            mode: this.of(key).map(({ mode }) => mode.toLowerCase() || 'exclusive')[0] ?? null,
+            mode: asked && (asked.mode.toLowerCase() || 'exclusive'),
             ...{ holders, held, permits, free: permits - held, 'next-end-ms': holders[0]?.pttl },
             ...{ waiters: first ? waits.length + 1 : 0, 'longest-wait-ms': first ? now - first.since : 0 },
         };

@@ -58,6 +58,9 @@ test('an owner has several modes, keys and waits', async () => {
     const read = await locks.lock('rw', { owner, mode: 'read' }).acquire();
     const write = await locks.lock('rw', { owner, mode: 'write' }).acquire({ wait: 0 });
     assert.equal(await locks.lock('rw', { mode: 'read' }).tryAcquire(), null);
+    const wrote = await locks.lock('w', { owner, mode: 'write' }).acquire();
+    const reads = await locks.lock('w', { owner, mode: 'read' }).acquire({ wait: 0 });
+    assert.equal(reads.token, wrote.token);
     const one = await locks.lock('a', { owner }).acquire();
     const two = await locks.lock(['a', 'b'], { owner }).acquire({ wait: 0 });
     assert.equal(two.token, one.token);
@@ -65,7 +68,11 @@ test('an owner has several modes, keys and waits', async () => {
     const others = await Promise.all(names.map((name) => locks.lock(name).acquire()));
     const waits = names.map((name) => locks.lock(name, { owner }).acquire());
     while (server.counts().waiting < 2) await new Promise(setImmediate);
-    for (const hold of [...others, read, write, two]) await hold.release();
+    const both = locks.lock(['free', 'k1']).acquire();
+    while (server.counts().waiting < 3) await new Promise(setImmediate);
+    assert.equal((await locks.lock('free').info()).mode, 'exclusive');
+    for (const hold of [...others, read, write, wrote, reads, two]) await hold.release();
     for (const hold of await Promise.all(waits)) await hold.release();
+    await (await both).release();
     assert.deepEqual(server.counts(), { held: 0, waiting: 0 });
 });
