@@ -10,12 +10,15 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import redislock.testing.Proxy;
 import redislock.testing.TestCluster;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
@@ -107,6 +110,35 @@ class ReplicasTest {
         assertFree(assertThrows(LockException.class, permits::acquire));
         Waiting.waitFor("the free permit", () -> permits.info().orElseThrow().free() == 1);
         assertEquals(6, client.statistics().acquisitionsFailed());
+    }
+
+    @Test
+    void the_error_comes_when_the_grant_is_given_back() throws Exception {
+        try (Proxy proxy = Proxy.before(server.port()); LockClient late = Clients.create(proxy.address())) {
+            proxy.delay("LOCK.RELEASE");
+            CompletableFuture<Optional<Guard>> grant = late.lock("k", TWO).acquireAsync(null);
+            Waiting.waitFor("the release", proxy::hasDelayed);
+            assertThrows(TimeoutException.class, () -> grant.get(100, TimeUnit.MILLISECONDS));
+            proxy.letGo();
+            assertThrows(ExecutionException.class, () -> grant.get(60, TimeUnit.SECONDS));
+            assertTrue(other.lock("k").tryAcquire().isPresent());
+        }
+    }
+
+    @Test
+    void the_error_does_not_wait_for_a_silent_server() throws Exception {
+        try (Proxy proxy = Proxy.before(server.port());
+                LockClient late = LockClient.builder(proxy.address()).responseTimeout(Duration.ofSeconds(2)).build()) {
+            proxy.delay("LOCK.RELEASE");
+            FencedLock lock = late.lock("k", TWO.lease(Duration.ofMinutes(10)));
+            CompletableFuture<Optional<Guard>> grant = lock.acquireAsync(null);
+            Waiting.waitFor("the release", proxy::hasDelayed);
+            proxy.hang(true);
+            Throwable failure = assertThrows(ExecutionException.class, () -> grant.get(60, TimeUnit.SECONDS));
+            assertEquals(NotReplicatedException.class, failure.getCause().getClass());
+            proxy.hang(false);
+            proxy.letGo();
+        }
     }
 
     @Test

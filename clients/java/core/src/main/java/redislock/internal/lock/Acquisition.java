@@ -12,6 +12,7 @@ import redislock.LockClosedException;
 import redislock.LockConnectionException;
 import redislock.LockException;
 import redislock.LockObserver;
+import redislock.NotReplicatedException;
 import redislock.internal.Clock;
 import redislock.internal.Counts;
 import redislock.internal.Loop;
@@ -333,6 +334,15 @@ public final class Acquisition implements Engine.Pending {
         engine.remove(this);
         if (error == null) {
             result.complete(null);
+        } else if (error instanceof NotReplicatedException) {
+            // The program may acquire again at once, so the lock is free by then, unless the server is silent.
+            engine.answer(result);
+            Loop.Timer silent = engine.loop().after(
+                    engine.network().patience(), () -> result.completeExceptionally(error));
+            undone.thenRun(() -> {
+                silent.cancel();
+                result.completeExceptionally(error);
+            });
         } else {
             result.completeExceptionally(error);
         }
