@@ -13,7 +13,7 @@ public interface LockObserver {
      * What an event is about. It has no owner.
      *
      * @param name the key as text; bytes that are not UTF-8 are replaced
-     * @param kind {@code exclusive}, {@code read}, {@code write} or {@code permit}
+     * @param kind {@code exclusive}, {@code read}, {@code write} or {@code semaphore}
      * @param id   of the acquisition, the same in all its events
      */
     record Subject(String name, String kind, long id) {}

@@ -162,7 +162,7 @@ class ObserverTest {
         client.multiLock(client.lock("a"), client.lock("b")).acquire().release();
         client.readWriteLock("both").readLock().acquire().release();
         List<Event> released = await("released", 5);
-        assertEquals(List.of("exclusive", "exclusive", "exclusive", "permit", "read"),
+        assertEquals(List.of("exclusive", "exclusive", "exclusive", "read", "semaphore"),
                 released.stream().map(event -> event.lock().kind()).sorted().toList());
         assertEquals(5, await("granted", 5).stream().filter(event -> event.span().isZero()).count());
     }

@@ -80,7 +80,7 @@ class LockTelemetryTest {
             client.semaphore("pool:7").limit(1).acquire().release();
             Waiting.waitFor("the span", () -> recorded.getSpans().size() == 1);
             assertEquals("pool", recorded.getSpans().get(0).getAttributes().get(NAME));
-            assertEquals("lock permit", recorded.getSpans().get(0).getName());
+            assertEquals("lock semaphore", recorded.getSpans().get(0).getName());
         }
     }
 

@@ -113,7 +113,7 @@ public record Terms(Engine engine, byte[] key, Kind kind, long lease, Long margi
 
     /** What the observer is told of, with the number of an acquisition. */
     LockObserver.Subject subject(long id) {
-        String kindName = kind.isPermit() ? "permit" : mode().name().toLowerCase(Locale.ROOT);
+        String kindName = kind.isPermit() ? "semaphore" : mode().name().toLowerCase(Locale.ROOT);
         return new LockObserver.Subject(new String(key, StandardCharsets.UTF_8), kindName, id);
     }
 
