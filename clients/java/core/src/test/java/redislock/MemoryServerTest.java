@@ -18,6 +18,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import redislock.testing.TestServer;
@@ -67,6 +68,7 @@ class MemoryServerTest {
         Guard first = lock.acquire();
         assertEquals(Optional.empty(), two.lock("k").tryAcquire());
         assertFalse(two.lock("k").tryLock(20, TimeUnit.MILLISECONDS));
+        Waiting.waitFor("the withdrawal", () -> lock.info().waiters() == 0);
         List<CompletableFuture<Optional<Guard>>> waiting = new ArrayList<>();
         for (int i = 0; i < 3; i++) {
             waiting.add((i == 1 ? one : two).lock("k").acquireAsync(null));
@@ -115,6 +117,40 @@ class MemoryServerTest {
         one.lock("k").forceUnlock();
         assertThrows(LockLostException.class, () -> second.execute("INCR", "x"));
         assertEquals(Released.NOT_HELD, second.release());
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void options_and_errors_of_commands(boolean isReal) throws Exception {
+        Guard guard = clients(isReal).get().lock("k").acquire();
+        assertNull(guard.execute("SET", "x", "old", "XX"));
+        guard.execute("SET", "x", "first", "NX");
+        assertNull(guard.execute("SET", "x", "second", "nx"));
+        assertArrayEquals("first".getBytes(StandardCharsets.UTF_8), (byte[]) guard.execute("GET", "x"));
+        assertEquals("ERR", assertThrows(RefusedException.class, () -> guard.execute("INCR", "x")).code());
+        guard.execute("INCR", "y");
+        assertEquals(2L, guard.execute("DEL", "x", "y", "none"));
+        assertEquals(Released.YES, guard.release());
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void a_key_of_another_kind_is_refused(boolean isReal) throws Exception {
+        LockClient client = clients(isReal).get();
+        client.lock("lock").acquire();
+        client.readWriteLock("both").readLock().acquire();
+        client.semaphore("permits").set(1);
+        LockSemaphore onLock = client.semaphore("lock", LockOptions.defaults().limit(1));
+        for (Executable each : List.<Executable>of(onLock::acquire, () -> onLock.set(1),
+                client.lock("permits")::acquire, client.readWriteLock("permits").readLock()::acquire)) {
+            assertEquals("WRONGTYPE", assertThrows(WrongTypeException.class, each).code());
+        }
+        for (Executable each : List.<Executable>of(client.lock("both")::acquire,
+                client.readWriteLock("lock").writeLock()::acquire,
+                client.multiLock(client.lock("free"), client.lock("both"))::acquire)) {
+            assertEquals("LOCKTYPE", assertThrows(WrongTypeException.class, each).code());
+        }
+        assertFalse(client.lock("free").isLocked());
     }
 
     @ParameterizedTest

@@ -135,6 +135,7 @@ public final class MemoryLocks {
             case "LOCK.INFO" -> key.holds.isEmpty() && queue(name).isEmpty() ? null : info(key, name);
             case "LOCK.IF" -> execute(key, Long.parseLong(words.get(2)), words.subList(3, words.size()));
             case "SEM.SET" -> {
+                checkType(key, true);
                 keys.computeIfAbsent(name, absent -> new Key()).permits = Integer.parseInt(words.get(2));
                 yield 1L;
             }
@@ -172,7 +173,23 @@ public final class MemoryLocks {
                 "longest-wait-ms", longest(name));
     }
 
+    private static void checkType(Key key, boolean isPermit) {
+        if (isPermit ? key.permits == 0 && !key.holds.isEmpty() : key.permits > 0) {
+            throw new Refusal("WRONGTYPE Operation against a key holding the wrong kind of value");
+        }
+    }
+
+    /** A lock is held exclusively, or by readers and writers. */
+    private static void checkKind(Key key, Ask ask) {
+        checkType(key, ask.isPermit);
+        boolean isExclusive = ask.mode.equals("exclusive");
+        if (key.holds.values().stream().anyMatch(hold -> hold.ask.mode.equals("exclusive") != isExclusive)) {
+            throw new Refusal("LOCKTYPE the key holds " + (isExclusive ? "a read-write lock" : "an exclusive lock"));
+        }
+    }
+
     private @Nullable Object acquire(Ask ask) {
+        ask.names.forEach(name -> checkKind(keys.getOrDefault(name, new Key()), ask));
         if (ask.isPermit && ask.option("LIMIT") != null) {
             keys.computeIfAbsent(ask.names.get(0), absent -> new Key()).permits = (int) ask.number("LIMIT", 0);
         }
@@ -262,13 +279,28 @@ public final class MemoryLocks {
         return switch (words.get(0).toUpperCase(Locale.ROOT)) {
             case "GET" -> values.get(name);
             case "SET" -> {
+                List<String> options = words.subList(3, words.size());
+                boolean isThere = values.containsKey(name);
+                if (options.stream().anyMatch(isThere ? "NX"::equalsIgnoreCase : "XX"::equalsIgnoreCase)) {
+                    yield null;
+                }
                 values.put(name, words.get(2));
                 yield "OK";
             }
-            case "INCR" -> Long.valueOf(values.merge(name, "1", (old, one) -> "" + (Long.parseLong(old) + 1)));
-            case "DEL" -> values.remove(name) == null ? 0L : 1L;
+            case "INCR" -> increment(name);
+            case "DEL" -> words.stream().skip(1).filter(each -> values.remove(each) != null).count();
             default -> throw new Refusal("ERR unknown command '" + words.get(0) + "'");
         };
+    }
+
+    private long increment(String name) {
+        try {
+            long next = Math.addExact(Long.parseLong(values.getOrDefault(name, "0")), 1);
+            values.put(name, "" + next);
+            return next;
+        } catch (ArithmeticException | NumberFormatException no) {
+            throw new Refusal("ERR value is not an integer or out of range");
+        }
     }
 
     /** Ends leases and waits whose time is over, and grants. Returns what is to be published. */
