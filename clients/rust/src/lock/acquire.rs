@@ -104,8 +104,8 @@ pub(crate) async fn acquire<Of: 'static>(
     Box::pin(answered).await
 }
 
-/// The guards of one grant, if replicas have it. Otherwise it is given up: released before the error of too few replicas,
-/// in the background after others, when the guards are dropped.
+/// The guards of one grant, if replicas have it. Otherwise it is given up: released before the error of too few
+/// replicas, in the background after others, when the guards are dropped.
 async fn replicated<Of: 'static>(
     mut guards: Vec<Guard<Of>>,
     replicas: Replicas,
