@@ -39,10 +39,13 @@ impl Semaphores {
         let there = view.permits();
         match there {
             // The permits that a window leaves free for the first waiter were taken.
-            Ok(Some(permits)) if permits.free < shared.waiters.first_count(view.key) => {
-                shared.waiters.windows.end_taken(view.key);
+            Ok(Some(permits)) => {
+                let waiters = &mut shared.waiters;
+                let is_any_open = waiters.windows.open() > 0;
+                if is_any_open && permits.free < waiters.first_count(view.key).into() {
+                    waiters.windows.end_taken(view.key);
+                }
             }
-            Ok(Some(_)) => {}
             _ => self.lose(view.key),
         }
         let there = there?;
@@ -208,7 +211,7 @@ impl Decision<'_, '_> {
         }
         let delay_ms = self.shared.startup_delay.left(now);
         let waits = req.wait != Wait::No;
-        if delay_ms > 0 && !waits && self.draft.has(req.count) {
+        if delay_ms > 0 && !waits && self.draft.has(req.count.into()) {
             return Err(LockError::InStartupDelay(delay_ms));
         }
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
@@ -234,7 +237,7 @@ impl Decision<'_, '_> {
 
     /// Whether waiters come first, or too few permits can be granted.
     fn must_wait(&self, req: &Acquire<'_>) -> bool {
-        self.shared.waiters.waiting_on(self.view.key) > 0 || !self.draft.has(req.count)
+        self.shared.waiters.waiting_on(self.view.key) > 0 || !self.draft.has(req.count.into())
     }
 
     /// Ends the records of the expired permits of an id that acquires again.
@@ -287,8 +290,7 @@ impl Decision<'_, '_> {
             let clients = (self.view.has_subscriber, false);
             let at = (key, waiters.user_of(key));
             if waiters.windows.leave_free(at, clients, self.cx.now) == Some(HandedOff::LeftFree) {
-                let count = waiters.first_count(key);
-                self.draft.free(count.unsigned_abs() as u8);
+                self.draft.free(waiters.first_count(key));
                 granted += 1;
                 continue;
             }
@@ -315,13 +317,10 @@ impl Decision<'_, '_> {
         }
     }
 
-    /// Whether the first waiter can be granted its permits, or one permit if there is no waiter: during a Redisson
-    /// window one stays free.
+    /// Whether the first waiter can be granted its permits, or one permit if there is no waiter.
     pub fn is_grantable(&self) -> bool {
         let waiters = &self.shared.waiters;
-        let is_open = waiters.windows.is_open(self.view.key, self.cx.now);
-        let others = waiters.first_count(self.view.key) - 1 + i64::from(is_open);
-        self.draft.has_more_than(others)
+        self.draft.has(waiters.needed(self.view.key, self.cx.now))
     }
 
     /// Grants fresh permits: the one place where permits are granted.

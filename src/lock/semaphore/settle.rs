@@ -27,10 +27,8 @@ impl Semaphores {
             SemState::There(there) => {
                 let waiters = &shared.waiters;
                 let waited = waiters.waiting_on(view.key) > 0;
-                let left_free = i64::from(waiters.windows.is_open(view.key, now));
                 let draft = PermitDraft::open(Some(there));
-                let others = waiters.first_count(view.key) - 1 + left_free;
-                (waited && draft.has_more_than(others))
+                (waited && draft.has(waiters.needed(view.key, now)))
                     || draft.owes_many()
                     || shared.in_flight.undone(view.key).is_some_and(|undone| {
                         undone.iter().any(|grant| still_there(grant).is_some())
@@ -106,9 +104,13 @@ impl Waiters {
     }
 
     /// How many permits the first waiter asks for; 1 if there is none.
-    pub(super) fn first_count(&self, key: KeyRef<'_>) -> i64 {
-        self.first(key)
-            .map_or(1, |(_, first)| i64::from(first.count()))
+    pub(super) fn first_count(&self, key: KeyRef<'_>) -> u8 {
+        self.first(key).map_or(1, |(_, first)| first.count())
+    }
+
+    /// How many permits have to be grantable for a grant to the first waiter: during a Redisson window one stays free.
+    pub(super) fn needed(&self, key: KeyRef<'_>, now: Now) -> i64 {
+        i64::from(self.first_count(key)) + i64::from(self.windows.is_open(key, now))
     }
 
     /// The number of permits with which the first waiter that names one creates the semaphore.

@@ -263,14 +263,9 @@ impl<'v> PermitDraft<'v> {
     }
 
     /// Whether so many permits can be granted, free or expired.
-    pub fn has(&self, permits: u8) -> bool {
-        self.has_more_than(i64::from(permits) - 1)
-    }
-
-    /// Whether a permit can be granted and so many others stay.
-    pub fn has_more_than(&self, others: i64) -> bool {
+    pub fn has(&self, permits: i64) -> bool {
         self.free
-            .is_some_and(|free| free.saturating_add(self.ended.len() as i64) > others)
+            .is_some_and(|free| free.saturating_add(self.ended.len() as i64) >= permits)
     }
 
     /// Makes so many permits free for every client, where there are so many, free or expired.

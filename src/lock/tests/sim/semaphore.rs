@@ -170,8 +170,11 @@ impl Sim {
     fn sem_view<'v>(&self, key: &'v str, own: Option<(&str, u8)>) -> SemView<'v> {
         let undone = self.locks.shared.in_flight.undone_owners(sem_ref(key));
         let held = |id: &OwnerId| Held::of(&self.own_permits(key, (&text(id), 1)));
-        let undone: Vec<_> = undone.into_iter().map(|id| (held(&id), id)).collect();
-        let undone: Vec<_> = undone.into_iter().map(|(held, id)| (id, held)).collect();
+        let undone = undone.into_iter().map(|id| {
+            let held = held(&id);
+            (id, held)
+        });
+        let undone: Vec<_> = undone.collect();
         SemView {
             key: sem_ref(key),
             state: self.sem_state(key, own, &undone),
