@@ -1,4 +1,4 @@
-//! What a program's observer is told of its locks.
+//! The events of locks for an observer of the program.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;

@@ -354,7 +354,7 @@ pub fn a_batch(language: &Language) {
     }
 }
 
-/// The first work shares the lock with a reader, the second with nobody.
+/// The first work runs beside a reader, the second one alone.
 pub fn readers_and_a_rebuild(language: &Language) {
     let stage = Stage::of(language, 9);
     let run = stage.start_amid();
