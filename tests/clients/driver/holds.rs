@@ -285,56 +285,6 @@ pub fn a_command_without_a_reply_may_have_run(subject: &TicketSubject) {
     assert_eq!(agent.ask(&format!("release k a {token}")), "1");
 }
 
-/// Arguments that are out of range, or that what is acquired does not have. Not each language can write all of them.
-const ODD: [&str; 23] = [
-    "lease-zero",
-    "lease-negative",
-    "lease-short",
-    "lease-huge",
-    "wait-negative",
-    "margin-negative",
-    "margin-large",
-    "hold-zero",
-    "note-long",
-    "note-read",
-    "note-permit",
-    "owner-empty",
-    "owner-reserved",
-    "owner-read",
-    "permits-zero",
-    "permits-huge",
-    "permits-lock",
-    "permit-lease-zero",
-    "permit-owner-empty",
-    "session-permit",
-    "renew-zero",
-    "renew-negative",
-    "renew-huge",
-];
-
-/// Nothing is sent of an argument that is out of range: it is a wrong use.
-pub fn an_odd_argument_is_a_wrong_use(subject: &TicketSubject) {
-    let server = TestServer::start();
-    let mut conn = server.conn();
-    let mut agent = TicketAgent::start(subject, server.port);
-    let token = agent.hold("k", LONG);
-    let mut refused = 0;
-    let mut wrong = vec![];
-    for odd in ODD {
-        let answer = agent.ask(&format!("odd {odd}"));
-        if answer.starts_with("error usage ") {
-            refused += 1;
-        } else if answer != "none" {
-            wrong.push(format!("{odd}: {answer}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(refused >= 12, "{refused}");
-    assert_eq!(conn.line("EXISTS odd").int(), 0);
-    assert_eq!(agent.ask(&format!("state k a {token}")), "held");
-    assert_eq!(server.stat("grants"), 1);
-}
-
 /// A command under a hold writes each value as the program's own client does, or refuses it as a wrong use.
 pub fn arguments_are_written_as_by_the_programs_client(subject: &TicketSubject) {
     let server = TestServer::start();

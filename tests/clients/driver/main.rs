@@ -9,8 +9,8 @@
 //!
 //! Its pages are a README.md beside the helpers, and rows in `docs/CLIENTS.md` (`page.rs` checks them).
 //!
-//! The packages go through the tests of tickets (`tickets.rs`) and the scenarios of holds (`holds.rs`): the second list
-//! is theirs. Their agents use the built packages, that of Rust the crate. (The command line has its own tests of
+//! The packages go through the tests of tickets (`tickets.rs`), the scenarios of holds (`holds.rs`) and those of calls
+//! (`calls.rs`), the last ones above their doubles of a server too: the second list is theirs. Their agents use the built packages, that of Rust the crate. (The command line has its own tests of
 //! losses, by the same table: `cli/tests/cli/lost.rs`.)
 //!
 //! The whole programs in `examples`, one for each language with a package, have tests of their own, in `examples.rs`:
@@ -33,6 +33,7 @@
 )]
 
 mod agent;
+mod calls;
 mod examples;
 mod holds;
 mod page;
@@ -111,11 +112,38 @@ macro_rules! hold_tests {
             a_break_at_each_request_leaves_nothing
             a_command_without_a_reply_may_have_run
             errors_say_what_is_wrong
-            an_odd_argument_is_a_wrong_use
             a_full_or_loading_server_says_so
             an_older_module_is_named
             a_clock_that_is_set_changes_no_bound
         );
+    };
+}
+
+/// What the calls of a package mean, above a server and above its double.
+macro_rules! call_tests {
+    ($subject:expr) => {
+        tests!(calls, $subject;
+            owners_wait_in_their_order
+            readers_and_a_writer
+            permits_in_one_step
+            several_keys
+            a_queue_that_stays_short
+            grants_that_replicas_have
+            who_holds_it
+            resumed_by_another
+            left_for_a_while
+            a_loss_on_demand
+            commands_under_a_lock
+            an_odd_argument_is_a_wrong_use
+            what_an_observer_is_told
+        );
+    };
+}
+
+/// Those of a package with holds that are not renewed.
+macro_rules! fixed {
+    ($subject:expr) => {
+        tests!(calls, $subject; a_lease_that_ends);
     };
 }
 
@@ -126,6 +154,13 @@ macro_rules! cancelled {
             a_cancelled_wait_is_withdrawn
             cancelled_at_each_request
         );
+    };
+}
+
+/// The same above a double.
+macro_rules! withdrawn {
+    ($subject:expr) => {
+        tests!(calls, $subject; a_cancelled_wait);
     };
 }
 
@@ -224,15 +259,16 @@ clients! {
 }
 
 /// The packages of `clients/`, in `tests/clients/NAME-package`: each by its ways to wait, with the groups of tests that
-/// not all of them pass.
+/// not all of them pass, and by its doubles of a server, with their groups.
 macro_rules! packages {
     ($($module:ident: $directory:literal,
-        [$($mode:ident = $word:literal on $connections:literal and [$($group:ident),*]),*],)*) => {
+        [$($mode:ident = $word:literal on $connections:literal and [$($group:ident),*]),*],
+        [$($double:ident = $as:literal and [$($shown:ident),*]),*],)*) => {
         /// The directories of the packages.
         const PACKAGES: &[&str] = &[$($directory),*];
         $(mod $module {
             $(mod $mode {
-                use crate::{holds, tickets, TicketSubject};
+                use crate::{calls, holds, tickets, TicketSubject};
                 const SUBJECT: TicketSubject = TicketSubject {
                     client: $directory,
                     mode: $word,
@@ -241,7 +277,19 @@ macro_rules! packages {
                 };
                 ticket_tests!(SUBJECT;);
                 hold_tests!(SUBJECT);
+                call_tests!(SUBJECT);
                 $($group!(SUBJECT);)*
+            })*
+            $(mod $double {
+                use crate::{calls, TicketSubject};
+                const SUBJECT: TicketSubject = TicketSubject {
+                    client: $directory,
+                    mode: $as,
+                    connections: 0,
+                    confirms_by: "",
+                };
+                call_tests!(SUBJECT);
+                $($shown!(SUBJECT);)*
             })*
         })*
     };
@@ -249,28 +297,31 @@ macro_rules! packages {
 
 packages! {
     go_package: "go-package", [
-        go_redis = "go-redis" on 2 and [cancelled, closed, disconnected, blocked, typed],
-        rueidis = "rueidis" on 1 and [cancelled, closed, disconnected, blocked, typed]
-    ],
+        go_redis = "go-redis" on 2 and [cancelled, closed, disconnected, blocked, typed, fixed],
+        rueidis = "rueidis" on 1 and [cancelled, closed, disconnected, blocked, typed, fixed]
+    ], [double = "double" and [fixed, withdrawn]],
     java_package: "java-package", [
-        tickets = "tickets" on 2 and [cancelled, closed, blocked, typed],
-        own = "own" on 2 and [cancelled, closed, disconnected, blocked, typed]
-    ],
+        tickets = "tickets" on 2 and [cancelled, closed, blocked, typed, fixed],
+        own = "own" on 2 and [cancelled, closed, disconnected, blocked, typed, fixed]
+    ], [double = "double" and [fixed, withdrawn]],
     node_package: "node-package", [
-        node_redis = "node-redis" on 2 and [cancelled, closed, disconnected, typed],
-        ioredis = "ioredis" on 2 and [cancelled, closed, disconnected, typed],
-        iovalkey = "iovalkey" on 2 and [cancelled, closed, disconnected, typed]
-    ],
+        node_redis = "node-redis" on 2 and [cancelled, closed, disconnected, typed, fixed],
+        ioredis = "ioredis" on 2 and [cancelled, closed, disconnected, typed, fixed],
+        iovalkey = "iovalkey" on 2 and [cancelled, closed, disconnected, typed, fixed]
+    ], [double = "double" and [fixed, withdrawn]],
     // A closed client of redis-py connects again.
     python_package: "python-package", [
-        tasks = "tasks" on 2 and [cancelled, closed, typed],
+        tasks = "tasks" on 2 and [cancelled, closed, typed, fixed],
         // A thread that waits cannot be cancelled. Of the threads that ask, 16 at a time have a connection.
-        threads = "threads" on 17 and [closed, blocked, typed]
+        threads = "threads" on 17 and [closed, blocked, typed, fixed]
+    ], [
+        double_of_tasks = "double-tasks" and [fixed, withdrawn],
+        double_of_threads = "double-threads" and [fixed]
     ],
     rust_package: "rust-package", [
-        // Nothing is closed there: a program drops what it has. Words of commands are bytes.
+        // Nothing is closed there: a program drops what it has. Words of commands are bytes. All holds are renewed.
         tickets = "tickets" on 2 and [cancelled, blocked]
-    ],
+    ], [double = "double" and [withdrawn]],
 }
 
 /// The programs in `examples`, each by its language.

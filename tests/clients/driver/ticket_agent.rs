@@ -8,31 +8,46 @@
 //! | `ID renew KEY OWNER TOKEN LEASE` | `ID 1`, `ID 0` |
 //! | `ID release KEY OWNER TOKEN` | `ID 1`, `ID 0` |
 //!
-//! The agents of packages, not those of helpers, know more:
+//! The agents of packages, not those of helpers, know more. KEY of `acquire` and `keep` may be several keys with commas
+//! between them; the token is that of the first. `acquire`, `keep` and `permit` take options behind LEASE: `mode=read`,
+//! `mode=write`, `queue=N`, `replicas=N`, `within=MS` (for the replicas), `note=TEXT`, and of permits `limit=N`, `count=N`.
 //!
 //! | Order | Answers |
 //! |---|---|
 //! | `ID keep KEY OWNER WAIT LEASE` | as acquire; the hold is renewed |
-//! | `ID keep KEY OWNER WAIT LEASE close` | the same; later `ID closed`, when a callback of its loss has closed the client |
-//! | `ID keep KEY OWNER WAIT LEASE block` | the same; later `ID blocked`, by a callback of its loss, which then blocks |
+//! | `ID keep KEY OWNER WAIT LEASE on-lost=close` | the same; later `ID closed`, when a callback of its loss has closed the client |
+//! | `ID keep KEY OWNER WAIT LEASE on-lost=block` | the same; later `ID blocked`, by a callback of its loss, which then blocks |
 //! | `ID block-log` | `ID blocks`; later `ID blocked`, by a handler of the log that then blocks |
 //! | `ID unblock` | `ID unblocked`; what blocks goes on |
-//! | `ID permit KEY OWNER WAIT LEASE` | as acquire, of a semaphore that the agent does not create |
+//! | `ID permit KEY OWNER WAIT LEASE` | as acquire, of a semaphore that the agent does not create without `limit`; OWNER is the id |
+//! | `ID resume KEY OWNER TOKEN LEASE` | `ID token N`; another object goes on with the hold (`permits=yes`: of a semaphore) |
+//! | `ID leave KEY OWNER TOKEN REST` | `ID 1`, `ID 0`; the hold lasts for so long |
 //! | `ID lost KEY OWNER TOKEN` | `ID lost`, when the library tells that this hold is lost |
 //! | `ID state KEY OWNER TOKEN` | `ID held`, `ID lost`: what the library knows of the hold, without a request |
 //! | `ID do KEY OWNER TOKEN WORD...` | `ID did REPLY`; the command ran under the hold |
 //! | `ID types KEY OWNER TOKEN` | `ID types NAME=RESULT...`, see below |
-//! | `ID odd NAME` | what a call with a wrong argument answers (`holds.rs` has the names); `ID none`: there is no such call |
+//! | `ID odd NAME` | what a call with a wrong argument answers (`calls.rs` has the names); `ID none`: there is no such call |
+//! | `ID info KEY` | `ID info nil`, `ID info MODE WAITERS OWNER/TOKEN/NOTE...`: who holds a lock |
+//! | `ID info-permits KEY` | `ID info nil`, `ID info PERMITS FREE HELD WAITERS`: of a semaphore |
+//! | `ID events KEY` | `ID events WORD...`: what an observer was told of this key: `asked`, `granted`, `refused`, `failed`, `released`, `lost`, `late` |
 //! | `ID close` | `ID closed`; the client object is closed |
 //! | `ID disconnect` | `ID disconnected`; the program has closed its own client, below the package |
+//!
+//! With a mode that begins with `double`, the agent has no server, but the package's double of one:
+//!
+//! | Order | Answers |
+//! |---|---|
+//! | `ID advance MS` | `ID advanced`; so much time has passed |
+//! | `ID break KEY` | `ID broken`; the holds of the lock have ended |
+//! | `ID has-replicas N` | `ID has`; so many replicas have each grant |
 //!
 //! `types` writes a value of each type twice: to the key `own:NAME` as the program's own client does, where it can, and
 //! to `do:NAME` by a command under the hold. The result is `ok`, or the kind of the error.
 //!
 //! Every error that the library raises is answered `ID error TEXT`, by a package `ID error KIND TEXT`, with one of the
-//! kinds of the table of errors in `clients/README.md`: `lost`, `unheard`, `closed`, `usage`, `no-semaphore`, or
-//! `other`. The arguments of the agent are host, port, the mode
-//! of `TicketSubject`, and in a cluster the hash tag of the keys.
+//! kinds of the table of errors in `clients/README.md`: `lost`, `unheard`, `closed`, `usage`, `no-semaphore`,
+//! `queue-full`, `not-replicated`, or `other`. The arguments of the agent are host, port, the mode of `TicketSubject`, and
+//! in a cluster the hash tag of the keys.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -107,7 +122,7 @@ impl TicketAgent {
 
     /// The same as `keep` by an order of this id, with what a callback of the loss does.
     pub fn keep_and(&mut self, id: &str, key: &str, on_lost: &str) -> i64 {
-        self.order(id, &format!("keep {key} a 10000 3000 {on_lost}"));
+        self.order(id, &format!("keep {key} a 10000 3000 on-lost={on_lost}"));
         token_in(&self.answer_to(id))
     }
 

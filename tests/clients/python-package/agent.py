@@ -1,4 +1,5 @@
-"""The agent of the Python package: the orders of driver/ticket_agent.rs with "tasks" (asyncio) and "threads"."""
+"""The agent of the Python package: the orders of driver/ticket_agent.rs with "tasks" (asyncio) and "threads", and with
+"double-" before these above a double of the server."""
 
 import asyncio
 import contextvars
@@ -11,6 +12,7 @@ import redis.asyncio
 
 import redis_lock_client
 import redis_lock_client.asyncio
+import redis_lock_client.testing
 
 
 KINDS = {
@@ -19,6 +21,8 @@ KINDS = {
     redis_lock_client.Closed: "closed",
     redis_lock_client.ConfigError: "usage",
     redis_lock_client.NoSemaphore: "no-semaphore",
+    redis_lock_client.QueueFull: "queue-full",
+    redis_lock_client.NotReplicated: "not-replicated",
 }
 
 
@@ -54,16 +58,59 @@ def failure(error):
     return f"error {kind} {error}".replace("\n", " ")
 
 
+class Watching(redis_lock_client.Observer):
+    """What an observer is told, by the name of the lock."""
+
+    def __init__(self):
+        self.told = {}
+
+    def tell(self, lock, word):
+        self.told.setdefault(lock.name, []).append(word)
+
+    def asked(self, lock):
+        self.tell(lock, "asked")
+
+    def answered(self, lock, granted, waited, error):
+        self.tell(lock, "granted" if granted else "refused" if error is None else "failed")
+
+    def released(self, lock, held):
+        self.tell(lock, "released")
+
+    def lost(self, lock, reason):
+        self.tell(lock, "lost")
+
+    def late(self, lock, by):
+        self.tell(lock, "late")
+
+
+def options_of(words):
+    """The options of the package in words such as `queue=1`."""
+    found = {}
+    for word in words:
+        name, value = word.split("=")
+        if name == "mode":
+            found[name] = redis_lock_client.Mode[value.upper()]
+        elif name == "within":
+            found["replicas_within"] = int(value) / 1000
+        elif name in ("queue", "replicas", "limit", "count"):
+            found[name] = int(value)
+        elif name == "note":
+            found[name] = value
+    return found
+
+
 class Orders:
     """The orders, with whatever interface: `done` waits for what a call returns."""
 
-    def __init__(self):
+    def __init__(self, double):
+        self.double = double
         self.held = {}  # by key, owner and token: a later order names these
+        self.watching = Watching()
 
     async def answer(self, id, words):
         ID.set(id)
         try:
-            order = getattr(self, words[0].replace("-", "_"))
+            order = getattr(self, {"break": "break_"}.get(words[0], words[0].replace("-", "_")))
             return await order(*words[1:])
         except (redis.RedisError, redis_lock_client.Error) as error:
             return failure(error)
@@ -72,21 +119,68 @@ class Orders:
         self.held[key, owner, str(hold.token)] = hold
         return f"token {hold.token}"
 
-    async def acquire(self, key, owner, wait, lease):
-        return await self.lock(key, owner, wait, timeout=int(lease) / 1000)
+    async def acquire(self, key, owner, wait, lease, *options):
+        return await self.lock(key, owner, wait, options, timeout=int(lease) / 1000)
 
-    async def keep(self, key, owner, wait, lease, on_lost="nothing"):
-        return await self.lock(key, owner, wait, lease=int(lease) / 1000, on_lost=self.callback(ID.get(), on_lost))
+    async def keep(self, key, owner, wait, lease, *options):
+        on_lost = next((word.split("=")[1] for word in options if word.startswith("on-lost=")), None)
+        return await self.lock(
+            key, owner, wait, options, lease=int(lease) / 1000, on_lost=self.callback(ID.get(), on_lost)
+        )
 
-    async def lock(self, key, owner, wait, **lease):
-        lock = self.server.lock(key, owner=owner, blocking_timeout=int(wait) / 1000, thread_local=False, **lease)
-        return self.granted(key, owner, lock) if await self.done(lock.acquire()) else "nil"
+    async def lock(self, key, owner, wait, options, **lease):
+        make = self.server.lock
+        if "," in key:
+            key, make = key.split(","), self.server.multi_lock
+        wait = int(wait) / 1000
+        lock = make(key, owner=owner, blocking_timeout=wait, thread_local=False, **options_of(options), **lease)
+        name = key if isinstance(key, str) else ",".join(key)
+        return self.granted(name, owner, lock) if await self.done(lock.acquire()) else "nil"
 
-    async def permit(self, key, owner, wait, lease):
-        permits = self.server.semaphore(key, lease=int(lease) / 1000)
+    async def permit(self, key, owner, wait, lease, *options):
+        permits = self.server.semaphore(key, owner=owner, lease=int(lease) / 1000, **options_of(options))
         asking = permits.try_acquire() if wait == "0" else permits.acquire_within(int(wait) / 1000)
         permit = await self.done(asking)
         return "nil" if permit is None else self.granted(key, owner, permit)
+
+    async def resume(self, key, owner, token, lease, *options):
+        given = {"lease": int(lease) / 1000, **options_of(options)}
+        if "permits=yes" in options:
+            permit = await self.done(self.server.semaphore(key, **given).resume(owner, int(token)))
+            return self.granted(key, owner, permit)
+        lock = self.server.lock(key, thread_local=False, **given)
+        await self.done(lock.resume(owner, int(token)))
+        return self.granted(key, owner, lock)
+
+    async def leave(self, *hold_and_rest):
+        *of, rest = hold_and_rest
+        return await self.ended(of, lambda hold: hold.leave(int(rest) / 1000))
+
+    async def info(self, key):
+        info = await self.done(self.server.lock(key).info())
+        if info.mode is None:
+            return "info nil"
+        holders = [f"{one.owner.decode()}/{one.token}/{(one.note or b'').decode()}" for one in info.holders]
+        return " ".join(["info", info.mode, str(info.waiters), *holders])
+
+    async def info_permits(self, key):
+        info = await self.done(self.server.semaphore(key).info())
+        return "info nil" if info is None else f"info {info.permits} {info.free} {info.held} {info.waiters}"
+
+    async def events(self, key):
+        return " ".join(["events", *self.watching.told.get(key, [])])
+
+    async def advance(self, ms):
+        self.double.advance(int(ms) / 1000)
+        return "advanced"
+
+    async def break_(self, key):
+        self.double.lose(key)
+        return "broken"
+
+    async def has_replicas(self, number):
+        self.double.replicas = int(number)
+        return "has"
 
     async def renew(self, *hold_and_lease):
         *of, lease = hold_and_lease
@@ -100,8 +194,8 @@ class Orders:
         try:
             if lock is None:  # the token of another grant
                 return "0"
-            await self.done(doing(lock))
-            return "1"
+            released = await self.done(doing(lock))
+            return "0" if released is redis_lock_client.Released.NOT_HELD else "1"
         except redis.exceptions.LockError:
             return "0"
 
@@ -188,10 +282,11 @@ class Orders:
 class Threads(Orders):
     """The interface for threads. Each order has a thread."""
 
-    def __init__(self, kind, place):
-        super().__init__()
+    def __init__(self, kind, place, double):
+        super().__init__(double)
         self.client = getattr(redis, kind)(**place)
         self.server = redis_lock_client.Server(self.client)
+        redis_lock_client.observe(self.server, self.watching)
 
     def callback(self, id, what):
         def close(_):
@@ -218,8 +313,8 @@ class Threads(Orders):
 class Tasks(Orders):
     """The interface for asyncio. Each order has a task."""
 
-    def __init__(self, kind, place):
-        super().__init__()
+    def __init__(self, kind, place, double):
+        super().__init__(double)
         self.kind, self.place = kind, place
         self.running = {}
 
@@ -243,6 +338,7 @@ class Tasks(Orders):
     async def serve(self, orders):
         self.client = getattr(redis.asyncio, self.kind)(**self.place)
         self.server = redis_lock_client.asyncio.Server(self.client)
+        redis_lock_client.observe(self.server, self.watching)
         loop = asyncio.get_running_loop()
         while line := await loop.run_in_executor(None, orders.readline):
             id, *words = line.split()
@@ -255,12 +351,13 @@ class Tasks(Orders):
 def main():
     host, port, mode, *tag = sys.argv[1:]
     kind = "RedisCluster" if tag else "Redis"
-    place = {"host": host, "port": int(port), "socket_timeout": 2}
+    double = redis_lock_client.testing.LockServer() if mode.startswith("double") else None
+    place = {"host": host, "port": double.port if double else int(port), "socket_timeout": 2}
     print("ready", flush=True)
-    if mode == "tasks":
-        asyncio.run(Tasks(kind, place).serve(sys.stdin))
+    if mode.endswith("tasks"):
+        asyncio.run(Tasks(kind, place, double).serve(sys.stdin))
     else:
-        Threads(kind, place).serve(sys.stdin)
+        Threads(kind, place, double).serve(sys.stdin)
 
 
 if __name__ == "__main__":
