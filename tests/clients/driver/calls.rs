@@ -143,7 +143,12 @@ pub fn readers_and_a_writer(subject: &TicketSubject) {
     let mut world = World::start(subject);
     let token = world.keep("k", "r1", "mode=read");
     assert_eq!(world.keep("k", "r2", "mode=read"), token);
-    world.assert("info k", &format!("info read 0 r1/{token}/ r2/{token}/"));
+    let info = world.ask("info k");
+    let holders = [format!("r1/{token}/"), format!("r2/{token}/")];
+    assert!(
+        info.starts_with("info read 0 ") && holders.iter().all(|one| info.contains(one)),
+        "{info}"
+    );
     world.fails(&format!("acquire k z {BRIEF} {LONG}"), "other", "LOCKTYPE");
     let permit = format!("permit k z {BRIEF} {LONG} limit=1");
     world.fails(&permit, "other", "WRONGTYPE");
@@ -178,7 +183,6 @@ pub fn permits_in_one_step(subject: &TicketSubject) {
     world.wait("permit", "s", "one", "");
     world.until_permits("s", "4 1 3 2");
     world.still_waits("one");
-    world.assert(&format!("renew s three {three} {LONG}"), "1");
     world.release("s", "three", three);
     let (two, one) = (world.granted_to("two"), world.granted_to("one"));
     world.assert("info-permits s", "info 4 1 3 0");
@@ -379,15 +383,17 @@ pub fn a_loss_on_demand(subject: &TicketSubject) {
         world.take_away(&key[..1]);
         world.assert(&format!("lost {key} a {token}"), "lost");
         world.assert(&format!("state {key} a {token}"), "lost");
-        if !key.contains(',') {
+        // No command runs under several keys.
+        let has_commands = !key.contains(',');
+        if has_commands {
             world.fails(&format!("do {key} a {token} SET data late"), "lost", "");
         }
         world.assert(&format!("release {key} a {token}"), "0");
         let next = world.granted_to(key);
-        world.assert(
-            &format!("do {key} {key} {next} GET data"),
-            &nothing(subject),
-        );
+        if has_commands {
+            let order = format!("do {key} {key} {next} GET data");
+            world.assert(&order, &nothing(subject));
+        }
         world.release(key, key, next);
     }
 }
@@ -457,7 +463,7 @@ const ODD: [&str; 23] = [
 /// Nothing is sent of an argument that is out of range: it is a wrong use.
 pub fn an_odd_argument_is_a_wrong_use(subject: &TicketSubject) {
     let mut world = World::start(subject);
-    let token = world.keep("k", "a", "");
+    let token = world.granted(&format!("acquire k a 10000 {LONG}"));
     let mut refused = 0;
     let mut wrong = vec![];
     for odd in ODD {

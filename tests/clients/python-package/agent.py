@@ -105,6 +105,7 @@ class Orders:
     def __init__(self, double):
         self.double = double
         self.held = {}  # by key, owner and token: a later order names these
+        self.former = []
         self.watching = Watching()
 
     async def answer(self, id, words):
@@ -116,8 +117,11 @@ class Orders:
             return failure(error)
 
     def granted(self, key, owner, hold):
-        self.held[key, owner, str(hold.token)] = hold
-        return f"token {hold.token}"
+        token = next(iter(hold.tokens.values())) if "," in key else hold.token
+        # A permit that nobody refers to is released: the one that another object has resumed stays.
+        self.former.append(self.held.get((key, owner, str(token))))
+        self.held[key, owner, str(token)] = hold
+        return f"token {token}"
 
     async def acquire(self, key, owner, wait, lease, *options):
         return await self.lock(key, owner, wait, options, timeout=int(lease) / 1000)
@@ -338,7 +342,7 @@ class Tasks(Orders):
     async def serve(self, orders):
         self.client = getattr(redis.asyncio, self.kind)(**self.place)
         self.server = redis_lock_client.asyncio.Server(self.client)
-        redis_lock_client.observe(self.server, self.watching)
+        redis_lock_client.asyncio.observe(self.server, self.watching)
         loop = asyncio.get_running_loop()
         while line := await loop.run_in_executor(None, orders.readline):
             id, *words = line.split()
