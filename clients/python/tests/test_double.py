@@ -1,4 +1,4 @@
-"""The double of a server, and tests of the package that run above it as they do above a server."""
+"""The double of a server: what is not in the scenarios of calls that all packages share."""
 
 from __future__ import annotations
 
@@ -10,59 +10,19 @@ import pytest
 import redis
 import redis.asyncio
 
-# Collected here, with the double as their server.
-from test_handover import (  # noqa: F401
-    test_a_lock_is_handed_to_another_process,
-    test_a_semaphore_of_a_client,
-    test_a_session_is_left,
-    test_permits_are_left_and_resumed,
-    test_tasks_hand_locks_over,
-)
-from test_observer import test_one_thread_at_a_time, test_the_events_of_each_kind  # noqa: F401
-from test_queues import (  # noqa: F401
-    test_a_free_lock_is_acquired,
-    test_a_queue_that_stays_short,
-    test_more_permits_than_there_are_wait_for_them,
-    test_several_permits_in_one_step,
-)
-
 import redis_lock_client as client
-from redis_lock_client import Lock, LostReason, MultiLock, NotOwned, NotReplicated, ReadWriteLock, Semaphore
+from redis_lock_client import Lock, LostReason, MultiLock, NotOwned, NotReplicated, Semaphore
 from redis_lock_client import asyncio as of_tasks
 from redis_lock_client.testing import LockServer
 
 
-class Double(LockServer):
-    """The double, with what these tests use of a server."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observer = self.client()
-        self.observer.ping()
-
-    def run(self, line: str) -> Any:
-        words = line.split()
-        if words[0] == "PTTL":
-            return (self._beside(words[1].encode())[0].until - self._now()) * 1000
-        return self.observer.execute_command(*words)
-
-    def stat(self, name: str) -> int:
-        return {"tickets": len(self._waits), "finals": len(self._final)}[name]
-
-    def hold(self, key: str = "k") -> int:
-        return int(self.run(f"LOCK.ACQUIRE {key} holder PX 600000"))
-
-    def clients(self) -> list[Any]:
-        return [one for one in self._connections if not one.channels][1:]
-
-
 @pytest.fixture
-def server() -> Iterator[Double]:
-    with Double() as one:
+def server() -> Iterator[LockServer]:
+    with LockServer() as one:
         yield one
 
 
-def test_leases_on_a_clock_that_the_test_moves(server: Double) -> None:
+def test_leases_on_a_clock_that_the_test_moves(server: LockServer) -> None:
     one = server.client()
     fixed, renewed = Lock(one, "fixed", timeout=10), Lock(one, "renewed", lease=10)
     other = Lock(server.client(), "fixed", blocking_timeout=60)
@@ -85,7 +45,7 @@ def test_leases_on_a_clock_that_the_test_moves(server: Double) -> None:
     assert longest.lost.wait(20)
 
 
-def test_a_loss_on_demand(server: Double) -> None:
+def test_a_loss_on_demand(server: LockServer) -> None:
     one = server.client()
     lock, both = Lock(one, "k"), MultiLock(one, ["k2", "l"])
     lock.acquire()
@@ -101,42 +61,17 @@ def test_a_loss_on_demand(server: Double) -> None:
         token = late.token
         assert token
     with pytest.raises(redis.ResponseError, match="FENCED"):
-        server.run(f"LOCK.IF k {token} SET total 1")
+        one.execute_command("LOCK.IF", "k", token, "SET", "total", 1)
     assert one.get("total") is None
 
 
-def test_the_order_of_waits(server: Double) -> None:
-    one = server.client()
-    both, order = ReadWriteLock(one, "rw"), []
-
-    def work(number: int) -> None:
-        lock = both.write_lock() if number == 0 else both.read_lock()
-        with lock:
-            order.append(number)
-
-    from test_locks import in_threads, join
-
-    first = both.read_lock()
-    first.acquire()
-    writer = in_threads(1, work)
-    while server.stat("tickets") < 1:
-        pass
-    readers = in_threads(3, lambda number: work(number + 1))
-    while server.stat("tickets") < 4:
-        pass
-    assert (first.info().mode, first.info().waiters) == ("read", 4)
-    first.release()
-    join(writer + readers)
-    assert order[0] == 0 and sorted(order[1:]) == [1, 2, 3]
-
-
-def test_tasks(server: Double) -> None:
+def test_tasks(server: LockServer) -> None:
     async def work() -> None:
         async with redis.asyncio.from_url(server.url) as one:
             lock = of_tasks.Lock(one, "k", timeout=10)
             await lock.acquire()
             waiting = asyncio.ensure_future(of_tasks.Lock(one, "k").acquire())
-            while server.stat("tickets") == 0:
+            while not (await of_tasks.Lock(one, "k").info()).waiters:
                 # sleep: polls
                 await asyncio.sleep(0.01)
             server.advance(11)

@@ -8,8 +8,8 @@ The real package runs above it::
         server.advance(11)
         assert lock.lost.wait(1)
 
-It has locks of one key and several, read-write locks, semaphores, latches, waits in their order, leases, sessions,
-``execute()`` of ``GET``, ``SET``, ``INCR`` and ``DEL``, and none of a server's faults, permissions or deadlocks.
+It has locks of one key and several, read-write locks, semaphores, waits in their order, leases, sessions, ``execute()``
+of ``GET``, ``SET``, ``INCR`` and ``DEL``; no latches, and none of a server's faults, permissions or deadlocks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import itertools
 import socketserver
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Optional
 
 import redis
 
@@ -29,14 +29,15 @@ from ._hub import HUBS
 from ._terms import Key, checked_key
 from .outcome import LostReason
 
-#: How many arguments an option has, if not one.
-_ARGUMENTS = {**dict.fromkeys((b"READ", b"WRITE", b"SESSION", b"ONCE", b"ALL"), 0), b"NOTIFY": 2}
+#: How many arguments an option has.
+_ARGUMENTS = {b"READ": 0, b"WRITE": 0, b"SESSION": 0, b"ONCE": 0, b"ALL": 0, b"NOTIFY": 2}
+_ARGUMENTS.update(dict.fromkeys(b"PX BLOCK SEQ FINAL TOKEN NOTE QUEUE LIMIT COUNT".split(), 1))
 #: The kind of key of each mode.
-_KINDS = {"exclusive": "lock", "read": "both", "write": "both", "permit": "semaphore", "latch": "latch"}
+_KINDS = {"exclusive": "lock", "read": "both", "write": "both", "permit": "semaphore"}
 _FOREVER = float("inf")
 
 
-class _Refusal(Exception):
+class _Refusal(ValueError):
     """An error reply."""
 
 
@@ -52,7 +53,7 @@ class _Request:
     #: When it began to wait, or to hold, and until when it does.
     since: float
     until: float = _FOREVER
-    tokens: list[int] = field(default_factory=list)
+    token: int = 0
 
 
 class LockServer(socketserver.ThreadingTCPServer):
@@ -109,16 +110,13 @@ class LockServer(socketserver.ThreadingTCPServer):
             if key in hold.claim.keys:
                 hub.post(hold.lose, LostReason.TAKEN)
 
-    def close(self) -> None:
-        """Ends all connections."""
+    def server_close(self) -> None:
+        """Ends all connections, as the end of a ``with`` statement does."""
         self.shutdown()
-        self.server_close()
+        super().server_close()
         for connection in list(self._connections):
             with contextlib.suppress(OSError):
                 connection.request.shutdown(2)
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _held(self) -> Iterator[tuple[Any, Any]]:
         hubs = [hub for one in list(HUBS) if one.name == f"127.0.0.1:{self.port}" for hub in one.all()]
@@ -132,83 +130,70 @@ class LockServer(socketserver.ThreadingTCPServer):
         with self._guard:
             self._settle()
 
-    def _beside(self, key: bytes) -> list[_Request]:
-        return [hold for hold in self._holds if key in hold.keys]
+    def _of(self, key: bytes, owner: Optional[bytes] = None, mode: str = "") -> list[_Request]:
+        """The holds of a key, or those of an owner, or those in one mode."""
+        of_key = (hold for hold in self._holds if key in hold.keys)
+        return [hold for hold in of_key if owner in (None, hold.owner) and mode in ("", hold.mode)]
 
-    def _fits(self, one: _Request) -> bool:
-        beside, number = self._beside(one.keys[0]), int(self._data.get(one.keys[0], 0))
-        if one.mode == "latch":
-            return number == 0
+    def _is_free(self, one: _Request) -> bool:
         if one.mode == "permit":
-            return sum(map(_count, [one, *beside])) <= number
-        beside = [hold for key in one.keys for hold in self._beside(key) if hold.owner != one.owner]
-        return not beside or (one.mode == "read" and all(hold.mode == "read" for hold in beside))
+            return sum(map(_count, [one, *self._of(one.keys[0])])) <= int(self._data.get(one.keys[0], 0))
+        others = [hold for key in one.keys for hold in self._of(key) if hold.owner != one.owner]
+        return not others or (one.mode == "read" and all(hold.mode == "read" for hold in others))
 
-    def _grant(self, one: _Request) -> Any:
-        if one.mode == "latch":
-            return [1]
-        one.since, one.until = self._now(), self._end_of(one)
-        one.tokens = []
+    def _grant(self, one: _Request) -> list[int]:
+        tokens = []
         # Each key is held by itself, and each mode of it.
         for key in one.keys:
-            same, own = self._own(one, key, one.mode), self._own(one, key, "write")
-            # Who writes reads under the same token.
-            known = same or (own if one.mode == "read" else [])
-            token = known[0].tokens[0] if known else next(self._tokens)
-            one.tokens.append(token)
-            if not same:
-                hold = _Request(one.connection, [key], one.owner, one.options, one.mode, one.since, one.until, [token])
-                self._holds.append(hold)
-        return one.tokens
+            own = self._of(key, one.owner, one.mode)
+            # Readers share a token, and who writes reads under the same one.
+            known = self._of(key) if one.mode == "read" else own
+            tokens.append(known[0].token if known else next(self._tokens))
+            if not own:
+                own = [replace(one, keys=[key], since=self._now(), token=tokens[-1])]
+                self._holds += own
+            own[0].connection, own[0].until = one.connection, self._end_of(one)
+        return tokens
 
     def _end_of(self, one: _Request) -> float:
-        return _FOREVER if b"SESSION" in one.options else self._now() + _lease(one.options)
-
-    def _own(self, one: _Request, key: bytes, mode: str) -> list[_Request]:
-        return [hold for hold in self._beside(key) if (hold.owner, hold.mode) == (one.owner, mode)]
+        return _FOREVER if b"SESSION" in one.options else self._now() + int(one.options.get(b"PX", 30_000)) / 1000
 
     def _settle(self) -> None:
         """Ends what is over, and grants to those that wait, in their order."""
         self._holds = [hold for hold in self._holds if hold.until > self._now()]
         passed: set[bytes] = set()
         for one in list(self._waits):
-            said = b"timeout" if one.until <= self._now() else b""
-            if self._fits(one) and not passed & set(one.keys):
-                said = b"granted %d" % self._grant(one)[0]
-            if not said:
+            is_next = self._is_free(one) and not passed & set(one.keys)
+            if not is_next and one.until > self._now():
                 passed |= set(one.keys)
                 continue
             self._waits.remove(one)
+            said = b"granted %d " % self._grant(one)[0] if is_next else b"timeout "
             channel, tag = one.options[b"NOTIFY"]
             for connection in [each for each in self._connections if channel in each.channels]:
-                connection.send([b"message", channel, said + b" " + tag], b">")
+                connection.send([b"message", channel, said + tag], b">")
 
     def _ask(self, one: _Request) -> Any:
         """A request: what it is granted, QUEUED, or None."""
-        if one.mode in ("exclusive", "read", "write") and any(key in self._data for key in one.keys):
+        is_lock, options = one.mode != "permit", one.options
+        if is_lock and any(key in self._data for key in one.keys):
             raise _Refusal("WRONGTYPE the key holds no lock")
-        if any(_KINDS[hold.mode] != _KINDS[one.mode] for key in one.keys for hold in self._beside(key)):
-            code = "LOCKTYPE" if one.mode in ("exclusive", "read", "write") else "WRONGTYPE"
-            raise _Refusal(f"{code} the key holds another kind of lock")
-        if b"LIMIT" in one.options:
-            self._data.setdefault(one.keys[0], one.options[b"LIMIT"])
-        if b"SEQ" in one.options and any((key, one.owner) in self._final for key in one.keys):
+        if any(_KINDS[hold.mode] != _KINDS[one.mode] for key in one.keys for hold in self._of(key)):
+            raise _Refusal(f"{'LOCKTYPE' if is_lock else 'WRONGTYPE'} the key holds another kind of lock")
+        if b"LIMIT" in options:
+            self._data.setdefault(one.keys[0], options[b"LIMIT"])
+        if b"SEQ" in options and any((key, one.owner) in self._final for key in one.keys):
             return None
-        own = [hold for key in one.keys for hold in self._own(one, key, one.mode)]
-        if len(own) == len(one.keys):
-            for hold in own:
-                hold.connection, hold.until = one.connection, self._end_of(one)
-            return [hold.tokens[0] for hold in own]
-        same = [wait for wait in self._waits if one.owner and (wait.owner, wait.keys) == (one.owner, one.keys)]
+        same = [wait for wait in self._waits if (wait.owner, wait.keys) == (one.owner, one.keys)]
         before = [wait for wait in self._waits if set(wait.keys) & set(one.keys) and wait not in same]
-        if not same and not before and self._fits(one):
+        is_held = all(self._of(key, one.owner, one.mode) for key in one.keys)
+        if is_held or (not same and not before and self._is_free(one)):
             return self._grant(one)
-        if b"BLOCK" not in one.options:
+        if b"BLOCK" not in options:
             return None
-        if not same and len(before) >= float(one.options.get(b"QUEUE", _FOREVER)):
+        if not same and len(before) >= float(options.get(b"QUEUE", _FOREVER)):
             raise _Refusal("QUEUEFULL as many requests as QUEUE allows wait for the key already")
-        block = int(one.options[b"BLOCK"])
-        one.until = self._now() + block / 1000 if block else _FOREVER
+        one.until = self._now() + (int(options[b"BLOCK"]) / 1000 or _FOREVER)
         place = self._waits.index(same[0]) if same else len(self._waits)
         self._waits[place : place + len(same)] = [one]
         return b"QUEUED"
@@ -218,81 +203,71 @@ class LockServer(socketserver.ThreadingTCPServer):
             self._settle()
             try:
                 return self._answer(connection, words[0].decode().upper(), *words[1:])
-            except _Refusal as refusal:
-                return refusal
-            except ValueError:
-                return _Refusal("ERR value is not an integer or out of range")
+            except ValueError as error:
+                return error if isinstance(error, _Refusal) else _Refusal("ERR value is not an integer or out of range")
             finally:
                 self._settle()
 
     def _answer(self, connection: Any, name: str, key: bytes = b"", *words: bytes) -> Any:
         family, _, verb = name.partition(".")
-        data, now = self._data, self._now()
         if verb in ("ACQUIRE", "MACQUIRE"):
             number = int(key) if verb == "MACQUIRE" else 0
             keys, words = ([*words[:number]], words[number:]) if number else ([key], words)
             options = _options(words[1:])
             mode = "permit" if family == "SEM" else _mode(options) or "exclusive"
-            reply = self._ask(_Request(connection, keys, words[0], options, mode, now))
-            return reply if number or not isinstance(reply, list) else reply[0]
+            reply = self._ask(_Request(connection, keys, words[0], options, mode, self._now()))
+            return reply[0] if isinstance(reply, list) and not number else reply
         if verb in ("RENEW", "RELEASE"):
             return self._change(verb == "RENEW", key, words[0], _options(words[1:]))
         if name == "LOCK.IF":
-            if not any(words[0] == b"%d" % hold.tokens[0] for hold in self._beside(key)):
+            if not any(words[0] == b"%d" % hold.token for hold in self._of(key)):
                 raise _Refusal("FENCED the lock is not held under this token")
             return self._answer(connection, words[1].decode().upper(), *words[2:])
         if verb == "INFO":
             return self._info(family, key)
-        if name == "LATCH.WAIT":
-            reply = self._ask(_Request(connection, [key], b"", _options(words), "latch", now))
-            return reply[0] if isinstance(reply, list) else reply or 0
-        if name in ("GET", "INCR") and self._beside(key):
-            raise _Refusal("WRONGTYPE Operation against a key holding the wrong kind of value")
-        if verb == "DOWN" or name == "INCR":
-            number = int(data.get(key, 0))
-            number = number + 1 if name == "INCR" else max(0, number - int(words[0] if words else 1))
-            data[key] = b"%d" % number
-            return number
-        if name == "SET" and len(words) > 1:
-            condition = words[1].upper()
-            if len(words) > 2 or condition not in (b"NX", b"XX"):
-                raise _Refusal("ERR syntax error: the double knows NX and XX alone")
-            if (condition == b"XX") != bool(self._beside(key) or key in data):
-                return None
-        if verb == "SET" or name == "SET":
-            data[key] = words[0]
-        elif name == "GET":
-            return data.get(key)
-        elif name == "DEL":
-            keys = [key, *words]
-            found = sum(bool(self._beside(each) or each in data) for each in set(keys))
-            for each in keys:
-                data.pop(each, None)
-            self._holds = [hold for hold in self._holds if hold.keys[0] not in keys]
-            return found
-        elif name == "EXISTS":
-            return sum(bool(self._beside(each) or each in data) for each in (key, *words))
-        elif name == "WAIT":
-            return self.replicas
-        elif name == "HELLO":
+        if name == "HELLO":
             connection.protocol = int(key)
-            return {b"proto": int(key), b"version": b"7.0.0"}
-        elif name == "SUBSCRIBE":
+            return {b"proto": connection.protocol, b"version": b"7.0.0"}
+        if name == "SUBSCRIBE":
             connection.channels.add(key)
             return [b"subscribe", key, 1]
-        elif name not in ("PING", "CLIENT", "SELECT"):
+        if name in ("WAIT", "LATCH.WAIT"):
+            return self.replicas if name == "WAIT" else 1  # no latch is closed
+        return "OK" if name in ("PING", "CLIENT", "SELECT") else self._of_data(name, key, *words)
+
+    def _of_data(self, name: str, key: bytes, *words: bytes) -> Any:
+        data = self._data
+        if name in ("GET", "INCR") and self._of(key):
+            raise _Refusal("WRONGTYPE Operation against a key holding the wrong kind of value")
+        if name == "INCR":
+            data[key] = b"%d" % (int(data.get(key, 0)) + 1)
+            return int(data[key])
+        if name in ("SET", "SEM.SET"):
+            if words[1:] and (len(words) > 2 or words[1].upper() not in (b"NX", b"XX")):
+                raise _Refusal("ERR syntax error: the double knows NX and XX alone")
+            if words[1:] and (words[1].upper() == b"XX") != bool(self._of(key) or key in data):
+                return None
+            data[key] = words[0]
+            return "OK"
+        if name == "GET":
+            return data.get(key)
+        if name not in ("DEL", "EXISTS"):
             raise _Refusal(f"ERR unknown command '{name}'")
-        return "OK"
+        found = [each for each in {key, *words} if self._of(each) or each in data]
+        if name == "DEL":
+            self._data = {each: value for each, value in data.items() if each not in found}
+            self._holds = [hold for hold in self._holds if hold.keys[0] not in found]
+        return len(found)
 
     def _change(self, renews: bool, key: bytes, owner: bytes, options: dict[bytes, Any]) -> Any:
-        mode, token = _mode(options), options.get(b"TOKEN")
-        own = [hold for hold in self._beside(key) if hold.owner == owner and mode in ("", hold.mode)]
-        own = [hold for hold in own if token in (None, b"%d" % hold.tokens[0])]
+        token = options.get(b"TOKEN")
+        own = [hold for hold in self._of(key, owner, _mode(options)) if token in (None, b"%d" % hold.token)]
         if renews:
             for hold in own:
                 hold.options.update(options)
                 if b"PX" in options:
-                    hold.connection, hold.until = None, self._now() + _lease(options)
+                    hold.options.pop(b"SESSION", None)
+                    hold.connection, hold.until = None, self._end_of(hold)
             return int(bool(own))
         waits = [wait for wait in self._waits if token is None and wait.owner == owner and key in wait.keys]
         if b"FINAL" in options:
@@ -302,17 +277,16 @@ class LockServer(socketserver.ThreadingTCPServer):
         return 1 if own or waits else None
 
     def _info(self, family: str, key: bytes) -> Any:
-        now, holds = self._now(), self._beside(key)
+        now, holds = self._now(), self._of(key)
         waits = [wait for wait in self._waits if key in wait.keys]
-        longest = int((now - waits[0].since) * 1000) if waits else 0
-        queue = [b"waiters", len(waits), b"longest-wait-ms", longest]
+        queue = [b"waiters", len(waits), b"longest-wait-ms", int((now - waits[0].since) * 1000) if waits else 0]
         if family == "SEM":
             permits, held = int(self._data.get(key, 0)), sum(map(_count, holds))
             return [b"permits", permits, b"free", permits - held, b"held", held, *queue] if key in self._data else None
         found = []
         for hold in holds:
             rest = int(1000 * (10 if hold.until == _FOREVER else hold.until - now))
-            found.append([b"owner", hold.owner, b"token", hold.tokens[0], b"holds", 1, b"pttl", rest])
+            found.append([b"owner", hold.owner, b"token", hold.token, b"holds", 1, b"pttl", rest])
             found[-1] += [b"held-ms", int((now - hold.since) * 1000), b"note", hold.options.get(b"NOTE")]
         # Who reads and writes, writes.
         mode = max((one.mode for one in holds or waits), default="")
@@ -357,21 +331,19 @@ class _Connection(socketserver.StreamRequestHandler):
         return f"{'-' if isinstance(reply, _Refusal) else '+'}{reply}\r\n".encode()
 
 
-def _options(words: tuple[bytes, ...]) -> dict[bytes, Any]:
+def _options(words: Iterable[bytes]) -> dict[bytes, Any]:
     found: dict[bytes, Any] = {}
     rest = iter(words)
-    for word in rest:
-        values = list(itertools.islice(rest, _ARGUMENTS.get(word.upper(), 1)))
-        found[word.upper()] = values[0] if len(values) == 1 else values
+    for word in map(bytes.upper, rest):
+        if word not in _ARGUMENTS:
+            raise _Refusal("ERR syntax error")
+        values = list(itertools.islice(rest, _ARGUMENTS[word]))
+        found[word] = values[0] if len(values) == 1 else values
     return found
 
 
 def _mode(options: dict[bytes, Any]) -> str:
     return next((word.decode().lower() for word in (b"READ", b"WRITE") if word in options), "")
-
-
-def _lease(options: dict[bytes, Any]) -> float:
-    return int(options.get(b"PX", 30_000)) / 1000
 
 
 def _count(one: _Request) -> int:
