@@ -25,6 +25,7 @@ struct Listed {
     client: u64,
     ticket: Option<Ticket>,
     note: Option<Vec<u8>>,
+    count: u8,
 }
 
 impl Queue {
@@ -46,6 +47,7 @@ impl Queue {
                 client: waiter.client,
                 ticket: waiter.ticket.clone(),
                 note: waiters.note_of(waiter.id).map(<[u8]>::to_vec),
+                count: waiter.count(),
             });
             let first = queue.iter().next().map(|(_, first)| first);
             Queue {
@@ -76,9 +78,11 @@ impl Queue {
     fn reply_waiter(&self, ctx: Ctx<'_>, waiter: &Listed) {
         match self.resource {
             Resource::Semaphore => {
-                ctx.reply_map(6);
+                ctx.reply_map(7);
                 ctx.reply_bytes(b"id");
                 ctx.reply_bytes(&waiter.owner);
+                ctx.reply_bytes(b"count");
+                ctx.reply_integer(waiter.count.into());
             }
             Resource::Lock | Resource::Latch => {
                 ctx.reply_map(8);

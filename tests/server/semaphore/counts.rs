@@ -71,6 +71,10 @@ fn a_request_for_many_is_not_passed_by_requests_for_few() {
         c.line("SEM.ACQUIRE k other").is_nil(),
         "one is free, and is not for it"
     );
+    let info = c.line("SEM.INFO k WAITERS");
+    let queue = info.field("queue").expect("a queue").list();
+    let asked = queue.iter().map(|one| one.field("count").expect("a count"));
+    assert_eq!(asked.map(|count| count.int()).collect::<Vec<_>>(), [3, 1]);
     assert_stays_silent(&server, &mut few);
     c.line("SEM.RELEASE k a");
     assert!(only_reply(&mut many).int() > 0);
