@@ -136,7 +136,8 @@ def test_sentinels_and_a_failover(start: Callable[..., TestServer], tmp_path: pa
         with Server(redis_client) as locks:
             lock = locks.lock("k", lease=120)
             assert lock.acquire() and primary.run("EXISTS k") == 1
-            wait_for("the hold at the replica", lambda: replica.run("EXISTS k") == 1)
+            with locks.lock("confirmed", replicas=1, replicas_within=30):
+                assert replica.run("EXISTS k confirmed") == 2
             waiting = locks.lock("k")
             order: list[bytes] = []
             threads = waits(lambda: waiting, 1, order)

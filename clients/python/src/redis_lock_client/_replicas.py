@@ -27,6 +27,12 @@ class _Check:
         self.replies: list[Any] = []
         self.event = hub.new_event()
 
+    def renewed(self, reply: Any) -> None:
+        """The reply to a renewal. What is not held here any more needs no replicas: the slot has moved, perhaps."""
+        self.replies.append(reply)
+        if len(self.replies) == len(self.commands) and verdict(self.replies) is not True:
+            self.event.set()
+
 
 class Checks:
     """The grants at one node. Those that come while ``WAIT`` is under way go together into the next one."""
@@ -85,7 +91,7 @@ class Checks:
         for check in self._sent:
             check.within = self._within
             for command in check.commands:
-                link.post_in_background(command, check.replies.append)
+                link.post_in_background(command, check.renewed)
         most = max(check.replicas for check in self._sent)
         link.post_in_background(("WAIT", most, max(1, millis(self._within))), self._done)
 
