@@ -88,7 +88,7 @@ func (c *Client) acquire(ctx context.Context, terms *terms, waits bool) (hold *H
 	defer func() { a.ended(ctx, err) }()
 	a.renameOwner()
 	if waits {
-		a.channel, a.ticket = c.waits.join(terms.keys[0])
+		a.channel, a.ticket = c.waits.join(bound, terms.keys[0])
 	}
 	hold, err = a.run(bound)
 	if waits {
@@ -349,7 +349,7 @@ func (a *acquisition) mustExist(ctx context.Context) error {
 // listen subscribes; not where the server does not know of this subscription.
 func (a *acquisition) listen(ctx context.Context, unknown *subscription) error {
 	if a.ticket == nil {
-		a.ticket = a.client.waits.open(a.channel)
+		a.ticket = a.client.waits.open(ctx, a.channel)
 	}
 	return a.client.waits.subscribe(ctx, a.channel, unknown)
 }
@@ -421,6 +421,8 @@ func (a *acquisition) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-a.ticket.over:
+		return context.DeadlineExceeded
 	case <-time.After(jittered(longestTicket * 3 / 4)):
 		// Spread, because many waits may have started at the same moment.
 	case message := <-a.ticket.messages:

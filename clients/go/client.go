@@ -66,10 +66,11 @@ type Blocking interface {
 	DoApart(ctx context.Context, key string, blocks time.Duration, commands ...Command) []Reply
 }
 
-// Attached is a [Transport] that learns by itself when a hold may have ended.
+// Attached is a [Transport] to a server in this process, which has a clock of its own.
 type Attached interface {
-	// Attach is called by [New], with a function that renews what an owner holds, and returns when a loss is reported.
-	Attach(renew func(owner string))
+	// Attach is called by [New], with a function that has this time pass for the client, perhaps none: it renews what it
+	// would have renewed meanwhile, and ends the waits whose bound is over. All losses are reported when it returns.
+	Attach(pass func(by time.Duration))
 }
 
 // ClientOption is an option of [New].
@@ -136,18 +137,21 @@ func New(transport Transport, options ...ClientOption) (*Client, error) {
 		return nil, err
 	}
 	if attached, isAttached := transport.(Attached); isAttached {
-		attached.Attach(c.renewOwner)
+		attached.Attach(c.pass)
 	}
 	return c, nil
 }
 
-// renewOwner renews what an owner holds.
-func (c *Client) renewOwner(owner string) {
+// pass is the function of [Attached].
+func (c *Client) pass(by time.Duration) {
 	c.mu.Lock()
-	holds := slices.DeleteFunc(slices.Collect(maps.Keys(c.holds)), func(hold *Hold) bool { return hold.owner != owner })
+	holds := slices.Collect(maps.Keys(c.holds))
+	for _, waiting := range c.waits.tickets {
+		waiting.pass(by)
+	}
 	c.mu.Unlock()
 	for _, hold := range holds {
-		_ = hold.renew(c.running)
+		hold.pass(by)
 	}
 }
 

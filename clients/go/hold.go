@@ -120,6 +120,36 @@ func (h *Hold) renewal() bool {
 	return true
 }
 
+// pass has this time pass for a hold ([Attached]). It is renewed as it would be meanwhile; one that is not asks for the
+// lease that it has left, which changes nothing. The reply tells a loss.
+func (h *Hold) pass(by time.Duration) {
+	c := h.client
+	c.mu.Lock()
+	if h.isReleased || h.lost != nil {
+		c.mu.Unlock()
+		return
+	}
+	if !h.until.IsZero() {
+		h.until = h.until.Add(-by)
+	}
+	lease, sent := h.nextLease(), newMoment()
+	if h.terms.isFixed {
+		lease, sent = h.lease, moment{h.sent.steady.Add(-by), h.sent.wall.Add(-by)}
+	}
+	h.confirm(lease, sent)
+	c.planFor(h)
+	if h.isOver(time.Now()) {
+		c.mu.Unlock()
+		h.lose(h.reason())
+		return
+	}
+	h.unheard++
+	h.renewing++
+	c.mu.Unlock()
+	rest := lease - sent.elapsed() + time.Millisecond // which is cut off
+	h.renewed(c.sendRenewals(c.running, h.terms.renew(h.owner, h.tokens, rest), h), lease, sent)
+}
+
 // noteLate tells the observer, once, that a renewal is due while the one before it is not confirmed. The mutex is held.
 func (h *Hold) noteLate() {
 	if since := h.sent.elapsed(); !h.isLate && !h.terms.isFixed && since >= h.lease*2/3 {

@@ -64,23 +64,27 @@ type ticket struct {
 	channel *channel
 	// An empty message: the subscription has ended, and messages may be lost.
 	messages chan string
+	// When its wait ends, zero: at no time; what is closed when it has by [Attached].
+	end  time.Time
+	over chan struct{}
 }
 
 // join returns the channel for the waits at a key, with a ticket when it is subscribed: the first request may wait.
-func (w *waits) join(key string) (*channel, *ticket) {
+func (w *waits) join(ctx context.Context, key string) (*channel, *ticket) {
 	w.client.mu.Lock()
 	at := w.channelOf(key)
 	at.waits++
 	w.client.mu.Unlock()
 	if w.live(at) != nil {
-		return at, w.open(at)
+		return at, w.open(ctx, at)
 	}
 	return at, nil
 }
 
-// open makes a ticket.
-func (w *waits) open(at *channel) *ticket {
-	t := &ticket{w.client.number.Add(1), at, make(chan string, 4)}
+// open makes a ticket for a wait that this context bounds.
+func (w *waits) open(ctx context.Context, at *channel) *ticket {
+	end, _ := ctx.Deadline()
+	t := &ticket{w.client.number.Add(1), at, make(chan string, 4), end, make(chan struct{})}
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
 	if at.name == "" {
@@ -267,6 +271,17 @@ func (t *ticket) tell(message string) {
 	select {
 	case t.messages <- message:
 	default:
+	}
+}
+
+// pass has this time pass for a wait. The mutex is held.
+func (t *ticket) pass(by time.Duration) {
+	if t.end.IsZero() {
+		return
+	}
+	wasOver := !t.end.After(time.Now())
+	if t.end = t.end.Add(-by); !wasOver && !t.end.After(time.Now()) {
+		close(t.over)
 	}
 }
 
