@@ -1,4 +1,4 @@
-// The agent of the Go package: the orders of driver/ticket_agent.rs, over go-redis and over rueidis.
+// The agent of the Go package: the orders of driver/ticket_agent.rs, over go-redis, over rueidis, and over the double.
 package main
 
 import (
@@ -21,18 +21,64 @@ import (
 	"github.com/redis/rueidis"
 
 	redislock "redis-lock.invalid/clients/go"
+	"redis-lock.invalid/clients/go/locktest"
 	"redis-lock.invalid/clients/go/viagoredis"
 	"redis-lock.invalid/clients/go/viarueidis"
 )
 
 var (
 	locks      *redislock.Client
-	disconnect func()   // closes the client below
-	cancels    sync.Map // what cancels each acquire, by the order's ID
-	holds      sync.Map // by key, owner and token
+	double     *locktest.Server // nil: there is a server
+	disconnect func()           // closes the client below
+	cancels    sync.Map         // what cancels each acquire, by the order's ID
+	holds      sync.Map         // by key, owner and token
 	gate       = make(chan struct{})
 	logged     atomic.Value // the order that wants the log blocked
+	told       events
 )
+
+// events are what the observer was told of each key.
+type events struct {
+	mu    sync.Mutex
+	words map[string]string
+}
+
+func (e *events) add(of *redislock.Subject, word string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := strings.ReplaceAll(of.Name, ", ", ",")
+	e.words[key] += " " + word
+}
+
+func (e *events) of(key string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return "events" + e.words[key]
+}
+
+func (e *events) observer() redislock.Observer {
+	e.words = map[string]string{}
+	return redislock.Observer{
+		Asked: func(_ context.Context, lock *redislock.Subject) { e.add(lock, "asked") },
+		Answered: func(_ context.Context, lock *redislock.Subject, granted bool, _ time.Duration, err error) {
+			switch {
+			case granted:
+				e.add(lock, "granted")
+			case errors.Is(err, redislock.ErrHeld), err == context.DeadlineExceeded, errors.Is(err, context.Canceled):
+				e.add(lock, "refused")
+			default:
+				e.add(lock, "failed")
+			}
+		},
+		Released: func(lock *redislock.Subject, held bool) {
+			if held {
+				e.add(lock, "released")
+			}
+		},
+		Lost: func(lock *redislock.Subject, _ error) { e.add(lock, "lost") },
+		Late: func(lock *redislock.Subject, _ time.Duration) { e.add(lock, "late") },
+	}
+}
 
 // blocking is a handler of the log that blocks where an order wants that.
 type blocking struct{ slog.Handler }
@@ -79,15 +125,20 @@ func main() {
 // connect: with the fewest connections that each library can have.
 func connect(addr, library string, isCluster bool) *redislock.Client {
 	logger := redislock.WithLogger(slog.New(blocking{slog.DiscardHandler}))
-	if library == "rueidis" {
+	observer := redislock.WithObserver(told.observer())
+	switch library {
+	case "double":
+		double = locktest.New()
+		return must(redislock.New(double, logger, observer))
+	case "rueidis":
 		client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, PipelineMultiplex: -1}))
 		disconnect = client.Close
-		return must(viarueidis.New(client, logger))
+		return must(viarueidis.New(client, logger, observer))
 	}
 	client := redis.NewUniversalClient(
 		&redis.UniversalOptions{Addrs: []string{addr}, IsClusterMode: isCluster, PoolSize: 1})
 	disconnect = func() { _ = client.Close() }
-	return must(viagoredis.New(client, logger))
+	return must(viagoredis.New(client, logger, observer))
 }
 
 func must[T any](value T, err error) T {
@@ -102,6 +153,7 @@ func kind(err error) string {
 	for word, sentinel := range map[string]error{
 		"lost": redislock.ErrLost, "unheard": redislock.ErrNoAnswer, "closed": redislock.ErrClosed,
 		"usage": redislock.ErrUsage, "no-semaphore": redislock.ErrNoSemaphore,
+		"queue-full": redislock.ErrQueueFull, "not-replicated": redislock.ErrNotReplicated,
 	} {
 		if errors.Is(err, sentinel) {
 			return word
@@ -112,15 +164,30 @@ func kind(err error) string {
 
 func answer(ctx context.Context, id string, words []string) (string, error) {
 	switch words[0] {
-	case "acquire":
-		return acquire(ctx, words, redislock.WithoutRenewal())
-	case "keep":
-		if len(words) > 5 {
-			return acquire(ctx, words, redislock.WithOnLost(onLost(id, words[5])))
+	case "acquire", "keep", "permit":
+		return acquire(ctx, id, words)
+	case "resume":
+		return resume(ctx, id, words)
+	case "info":
+		return info(ctx, words[1])
+	case "info-permits":
+		info, err := locks.NewSemaphore(words[1]).Info(ctx)
+		if err != nil || info == (redislock.SemaphoreInfo{}) {
+			return "info nil", err
 		}
-		return acquire(ctx, words)
-	case "permit":
-		return permit(ctx, words)
+		return fmt.Sprintf("info %d %d %d %d", info.Permits, info.Free, info.Held, info.Waiters), nil
+	case "events":
+		return told.of(words[1]), nil
+	case "advance":
+		double.Advance(ms(words[1]))
+		return "advanced", nil
+	case "break":
+		double.Lose(words[1])
+		return "broken", nil
+	case "has-replicas":
+		count, err := strconv.Atoi(words[1])
+		double.SetReplicas(count)
+		return "has", err
 	case "close":
 		return "closed", locks.Close()
 	case "disconnect":
@@ -160,32 +227,132 @@ func answer(ctx context.Context, id string, words []string) (string, error) {
 		return types(ctx, hold), nil
 	}
 	var err error
-	if words[0] == "renew" {
+	switch words[0] {
+	case "renew":
 		err = hold.Renew(ctx, ms(words[4]))
-	} else {
+	case "leave":
+		err = hold.Leave(ms(words[4]))
+	default:
 		err = hold.Unlock()
 	}
-	if errors.Is(err, redislock.ErrLost) {
+	if errors.Is(err, redislock.ErrLost) || errors.Is(err, redislock.ErrReleased) {
 		return "0", nil
 	}
 	return "1", err
 }
 
-func acquire(ctx context.Context, words []string, options ...redislock.LockOption) (string, error) {
-	key, owner, wait, lease := words[1], words[2], ms(words[3]), ms(words[4])
+// asker is what is asked for: a lock, or a semaphore.
+type asker struct {
+	wait, try func(context.Context) (*redislock.Hold, error)
+	resume    func(context.Context, string, int64) (*redislock.Hold, error)
+	info      func(context.Context) error
+}
+
+// asked reads the key, the owner, the lease and the options of an order.
+func asked(id, order, key, owner, lease string, words []string) asker {
+	options := map[string]string{}
+	common := []redislock.Option{redislock.WithOwner(owner), redislock.WithLease(ms(lease))}
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		number, _ := strconv.Atoi(value)
+		switch options[name] = value; name {
+		case "on-lost":
+			common = append(common, redislock.WithOnLost(onLost(id, value)))
+		case "queue":
+			common = append(common, redislock.WithQueue(number))
+		case "replicas":
+			common = append(common, redislock.WithReplicas(number))
+		case "within":
+			common = append(common, redislock.WithReplicasWithin(ms(value)))
+		}
+	}
+	if order == "acquire" {
+		common = append(common, redislock.WithoutRenewal())
+	}
+	if order == "permit" || options["permits"] != "" {
+		permits := semaphoreOptions(common)
+		if limit, err := strconv.Atoi(options["limit"]); err == nil {
+			permits = append(permits, redislock.WithPermits(limit))
+		}
+		if count, err := strconv.Atoi(options["count"]); err == nil {
+			permits = append(permits, redislock.WithCount(count))
+		}
+		jobs := locks.NewSemaphore(key, permits...)
+		return asker{jobs.Acquire, jobs.TryAcquire, jobs.Resume, func(ctx context.Context) error {
+			_, err := jobs.Info(ctx)
+			return err
+		}}
+	}
+	lock := locks.NewMultiLock(strings.Split(key, ","), common...)
+	switch {
+	case options["mode"] == "read":
+		lock = locks.NewReadWriteLock(key, common...).Read()
+	case options["mode"] == "write":
+		lock = locks.NewReadWriteLock(key, common...).Write()
+	case options["note"] != "":
+		lock = locks.NewLock(key, append(lockOptions(common), redislock.WithNote(options["note"]))...)
+	}
+	return asker{lock.Lock, lock.TryLock, lock.Resume, func(ctx context.Context) error {
+		_, err := locks.NewLock(strings.Split(key, ",")[0]).Info(ctx)
+		return err
+	}}
+}
+
+func lockOptions(options []redislock.Option) (all []redislock.LockOption) {
+	for _, option := range options {
+		all = append(all, option)
+	}
+	return all
+}
+
+func semaphoreOptions(options []redislock.Option) (all []redislock.SemaphoreOption) {
+	for _, option := range options {
+		all = append(all, option)
+	}
+	return all
+}
+
+func acquire(ctx context.Context, id string, words []string) (string, error) {
+	order, key, owner, wait := words[0], words[1], words[2], ms(words[3])
+	asks := asked(id, order, key, owner, words[4], words[5:])
+	if order == "permit" && wait == 0 {
+		hold, err := asks.try(ctx)
+		return granted(key, owner, hold, err)
+	}
 	bound, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	options = append(options, redislock.WithOwner(owner), redislock.WithLease(lease))
-	hold, err := locks.NewLock(key, options...).Lock(bound)
+	hold, err := asks.wait(bound)
 	if err == context.DeadlineExceeded { // and not with a failure
 		// The end of a context does not say whether the server is there.
 		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if _, err = locks.NewElection(key).Leader(asking); err == nil || errors.Is(err, redislock.ErrNoLeader) {
+		if err = asks.info(asking); err == nil {
 			return "nil", nil
 		}
 	}
-	return granted(words, hold, err)
+	return granted(key, owner, hold, err)
+}
+
+func resume(ctx context.Context, id string, words []string) (string, error) {
+	key, owner := words[1], words[2]
+	token, err := strconv.ParseInt(words[3], 10, 64)
+	if err != nil {
+		return "", err
+	}
+	hold, err := asked(id, words[0], key, owner, words[4], words[5:]).resume(ctx, owner, token)
+	return granted(key, owner, hold, err)
+}
+
+func info(ctx context.Context, key string) (string, error) {
+	info, err := locks.NewLock(key).Info(ctx)
+	if err != nil || info.Mode == "" {
+		return "info nil", err
+	}
+	text := fmt.Sprintf("info %s %d", info.Mode, info.Waiters)
+	for _, holder := range info.Holders {
+		text += fmt.Sprintf(" %s/%d/%s", holder.Owner, holder.Token, holder.Note)
+	}
+	return text, nil
 }
 
 func onLost(id, what string) func(*redislock.Hold, error) {
@@ -275,24 +442,12 @@ func odd(ctx context.Context, what string) (string, error) {
 	return "done", run()
 }
 
-func permit(ctx context.Context, words []string) (string, error) {
-	permits := locks.NewSemaphore(words[1], redislock.WithOwner(words[2]), redislock.WithLease(ms(words[4])))
-	if words[3] == "0" {
-		hold, err := permits.TryAcquire(ctx)
-		return granted(words, hold, err)
-	}
-	bound, cancel := context.WithTimeout(ctx, ms(words[3]))
-	defer cancel()
-	hold, err := permits.Acquire(bound)
-	return granted(words, hold, err)
-}
-
-func granted(words []string, hold *redislock.Hold, err error) (string, error) {
+func granted(key, owner string, hold *redislock.Hold, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
 	token := fmt.Sprint(hold.Token())
-	holds.Store(strings.Join([]string{words[1], words[2], token}, " "), hold)
+	holds.Store(strings.Join([]string{key, owner, token}, " "), hold)
 	return "token " + token, nil
 }
 
