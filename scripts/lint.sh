@@ -94,6 +94,7 @@ repeats() {
 }
 repeats Cargo.toml 'redis-lock-client = { version = "'
 repeats packaging/kubernetes/values.yaml 'redis-lock-module:'
+repeats clients/go/lockotel/go.mod 'redis-lock.invalid/clients/go v'
 grep -qxF "version = \"$version\"" clients/python/pyproject.toml || {
     echo "lint: clients/python/pyproject.toml must say version = \"$version\", the version of Cargo.toml"
     failed=1

@@ -35,23 +35,25 @@ node() {
     find "$there/node" -type f | sort
 }
 
-# Without the tests, which need the repository.
+# Two modules, that of OpenTelemetry by itself. Without the tests, which need the repository.
 go() {
     scripts/setup.sh go python
     rm -rf "$there/go"
-    module=$(sed -n 's/^module //p' clients/go/go.mod)
     version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-    proxy=$there/go/$module/@v
-    mkdir -p "$proxy"
-    echo "$version" >"$proxy/list"
-    echo "{\"Version\": \"$version\"}" >"$proxy/$version.info"
-    cp clients/go/go.mod "$proxy/$version.mod"
-    find LICENSE clients/go -type f ! -name '*_test.go' | sort | python3 -c '
+    for directory in clients/go clients/go/lockotel; do
+        module=$(sed -n 's/^module //p' $directory/go.mod)
+        proxy=$there/go/$module/@v
+        mkdir -p "$proxy"
+        echo "$version" >"$proxy/list"
+        echo "{\"Version\": \"$version\"}" >"$proxy/$version.info"
+        cp $directory/go.mod "$proxy/$version.mod"
+        find LICENSE $directory -type f ! -name '*_test.go' ! -path "$directory/lockotel/*" | sort | python3 -c '
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as archive:
     for name in sys.stdin.read().split():
-        archive.write(name, sys.argv[2] + name.removeprefix("clients/go/"))
-' "$proxy/$version.zip" "$module@$version/"
+        archive.write(name, sys.argv[2] + name.removeprefix(sys.argv[3]))
+' "$proxy/$version.zip" "$module@$version/" "$directory/"
+    done
     find "$there/go" -type f | sort
 }
 

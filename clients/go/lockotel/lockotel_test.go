@@ -1,8 +1,9 @@
-package redislock_test
+package lockotel_test
 
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	redislock "redis-lock.invalid/clients/go"
 	"redis-lock.invalid/clients/go/lockotel"
+	"redis-lock.invalid/clients/go/locktest"
 )
 
 // recorder is a meter and a tracer that keep what they are given, as text.
@@ -31,10 +33,18 @@ func (r *recorder) add(name string, set attribute.Set) {
 	r.lines[fmt.Sprint(name, " ", set.Encoded(attribute.DefaultEncoder()))]++
 }
 
-func (r *recorder) has(line string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lines[line] > 0
+// await waits until this is recorded: an observer is told in the background.
+func (r *recorder) await(t *testing.T, line string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
+		r.mu.Lock()
+		isThere := r.lines[line] > 0
+		r.mu.Unlock()
+		if isThere {
+			return
+		}
+	}
+	t.Fatal("not recorded: ", line)
 }
 
 type histogram struct {
@@ -91,20 +101,35 @@ func (s *span) End(...trace.SpanEndOption) {
 	s.recorder.add(fmt.Sprint(s.name, " ", s.status), attribute.NewSet())
 }
 
-func TestOpenTelemetryHasTimesLossesAndSpans(t *testing.T) {
-	s := serve(t)
+func TestTimesLossesAndSpans(t *testing.T) {
+	server := locktest.New()
 	r := &recorder{lines: map[string]int{}}
-	observer := must[redislock.Observer](t)(lockotel.New(lockotel.Config{Meter: r, Tracer: tracer{recorder: r},
+	observer, err := lockotel.New(lockotel.Config{Meter: r, Tracer: tracer{recorder: r},
 		Attributes: func(lock *redislock.Subject) []attribute.KeyValue {
 			return []attribute.KeyValue{attribute.String("name", lock.Name)}
-		}}))
-	client := viaRedis(t, s, redislock.WithObserver(observer))
-	ctx := context.WithValue(background(), request{}, 7)
-	unlock(t, must[*redislock.Hold](t)(client.NewLock("x").Lock(ctx)))
-	lost := must[*redislock.Hold](t)(client.NewReadWriteLock("w", redislock.WithLease(3*time.Second)).Write().Lock(ctx))
-	s.do("LOCK.BREAK", "w")
-	awaitLoss(t, lost)
-	s.do("SET", "text", "x")
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := redislock.New(server, redislock.WithObserver(observer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.WithValue(t.Context(), request{}, 7)
+	err = client.NewLock("x").Run(ctx, func(ctx context.Context, hold *redislock.Hold) error {
+		_, err := hold.Do(ctx, "SET", "text", "x")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, err := client.NewReadWriteLock("w").Write().Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.Context()
+	server.Lose("w")
 	if _, err := client.NewLock("text").TryLock(ctx); err == nil {
 		t.Fatal("a text is no lock")
 	}
@@ -114,6 +139,6 @@ func TestOpenTelemetryHasTimesLossesAndSpans(t *testing.T) {
 		"redis_lock.wait name=text,redis_lock.granted=false,redis_lock.kind=exclusive",
 		"lock exclusive in 7 Unset ", "lock write in 7 Unset ", "lock exclusive in 7 Error ",
 	} {
-		until(t, line, func() bool { return r.has(line) })
+		r.await(t, line)
 	}
 }
