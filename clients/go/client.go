@@ -61,8 +61,9 @@ type Bounded interface {
 
 // Blocking is a [Transport] that can wait for replicas ([WithReplicas]).
 type Blocking interface {
-	// DoApart sends commands in one pipeline over one connection, to the node that serves this key, and returns their
-	// replies in order. They block that connection for this time at most; no other request waits for it.
+	// DoApart sends commands over one connection, to the node that serves this key, and returns their replies in order.
+	// The last one blocks that connection for this time at most: it follows when all others were answered 1, else its
+	// reply is empty. No other request waits for it.
 	DoApart(ctx context.Context, key string, blocks time.Duration, commands ...Command) []Reply
 }
 

@@ -143,19 +143,9 @@ func TestAQueueHasABound(t *testing.T) {
 		s := serve(t)
 		client := via(t, s)
 		one := redislock.WithQueue(1)
-		permits := client.NewSemaphore("p", redislock.WithPermits(1), one)
-		for name, kind := range map[string]acquirer{
-			"x": client.NewLock("x", one).Lock,
-			"m": client.NewMultiLock([]string{"m", "n"}, one).Lock,
-			"w": client.NewReadWriteLock("w", one).Write().Lock,
-			"p": permits.Acquire,
-		} {
+		for name, kind := range kinds(client, one) {
 			hold := must[*redislock.Hold](t)(kind(background())) // free: granted
-			wait := make(chan acquired, 1)
-			go func() {
-				hold, err := kind(background())
-				wait <- acquired{hold, err}
-			}()
+			wait := start(background(), kind)
 			s.awaitWaits(1)
 			_, err := kind(background())
 			var refused *redislock.ServerError
@@ -227,11 +217,7 @@ func TestSeveralPermitsAreTakenInOneStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		free(1)
-		wait := make(chan acquired, 1)
-		go func() {
-			hold, err := three.Acquire(background())
-			wait <- acquired{hold, err}
-		}()
+		wait := start(background(), three.Acquire)
 		s.awaitWaits(1)
 		unlock(t, hold)
 		next := granted(t, wait)
@@ -251,10 +237,7 @@ func TestSeveralPermitsAreTakenInOneStep(t *testing.T) {
 		if _, err := five.TryAcquire(background()); !errors.Is(err, redislock.ErrHeld) {
 			t.Fatal(err)
 		}
-		go func() {
-			hold, err := five.Acquire(background())
-			wait <- acquired{hold, err}
-		}()
+		wait = start(background(), five.Acquire)
 		s.awaitWaits(1)
 		if err := one.Set(background(), 5); err != nil {
 			t.Fatal(err)

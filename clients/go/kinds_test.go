@@ -83,11 +83,7 @@ func TestASemaphoreHasSoManyPermits(t *testing.T) {
 		if _, err := jobs.TryAcquire(background()); !errors.Is(err, redislock.ErrHeld) {
 			t.Fatal(err)
 		}
-		wait := make(chan acquired, 1)
-		go func() {
-			hold, err := jobs.Acquire(background())
-			wait <- acquired{hold, err}
-		}()
+		wait := start(background(), jobs.Acquire)
 		until(t, "a wait", func() bool { return s.figure("tickets") == "1" })
 		s.awaitRenewals("sem_renewals", 2)
 		unlock(t, one)
@@ -225,11 +221,7 @@ func TestALeaderIsElectedAndObserved(t *testing.T) {
 		leadership := must[*redislock.Hold](t)(first.Campaign(background(), "10.0.0.1:80"))
 		ctx, cancel := context.WithCancel(background())
 		defer cancel()
-		next := make(chan acquired, 1)
-		go func() {
-			hold, err := second.Campaign(ctx, "10.0.0.2:80")
-			next <- acquired{hold, err}
-		}()
+		next := start(ctx, func(ctx context.Context) (*redislock.Hold, error) { return second.Campaign(ctx, "10.0.0.2:80") })
 		s.awaitWaits(1)
 		var seen []string
 		for leader, err := range second.Observe(ctx) {

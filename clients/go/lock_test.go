@@ -25,13 +25,29 @@ type acquired struct {
 }
 
 // begin acquires in the background.
-func begin(ctx context.Context, lock *redislock.Lock) <-chan acquired {
+func begin(ctx context.Context, lock *redislock.Lock) <-chan acquired { return start(ctx, lock.Lock) }
+
+func start(ctx context.Context, acquire acquirer) <-chan acquired {
 	result := make(chan acquired, 1)
 	go func() {
-		hold, err := lock.Lock(ctx)
+		hold, err := acquire(ctx)
 		result <- acquired{hold, err}
 	}()
 	return result
+}
+
+// kinds are something of each kind that can be acquired, by its first key.
+func kinds(client *redislock.Client, options ...redislock.Option) map[string]acquirer {
+	permits := []redislock.SemaphoreOption{redislock.WithPermits(1)}
+	for _, option := range options {
+		permits = append(permits, option)
+	}
+	return map[string]acquirer{
+		"x": client.NewMultiLock([]string{"x"}, options...).Lock,
+		"m": client.NewMultiLock([]string{"m", "n"}, options...).Lock,
+		"w": client.NewReadWriteLock("w", options...).Write().Lock,
+		"p": client.NewSemaphore("p", permits...).Acquire,
+	}
 }
 
 // queue begins as many acquires, each after the server has the wait before it.

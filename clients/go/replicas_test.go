@@ -1,7 +1,11 @@
 package redislock_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,58 +20,55 @@ import (
 	"redis-lock.invalid/clients/go/viarueidis"
 )
 
-// replica is a server that has what the primary has.
-func replica(t *testing.T, primary *server) *server {
+// replicated is a server, and one that has what it has.
+func replicated(t *testing.T) (primary, copied *server) {
 	t.Helper()
-	s := serve(t, "--replicaof", "127.0.0.1", strconv.Itoa(primary.port))
-	until(t, "the link to the primary", func() bool {
-		return strings.Contains(s.do("INFO", "replication").(string), "master_link_status:up")
-	})
-	until(t, "the acknowledgement of the replica", func() bool { return primary.do("WAIT", 1, 100).(int64) == 1 })
-	return s
+	primary = serve(t, "--repl-diskless-sync-delay", "0")
+	copied = serve(t, "--replicaof", "127.0.0.1", strconv.Itoa(primary.port))
+	primary.awaitReplica()
+	return primary, copied
 }
+
+func (s *server) awaitReplica() {
+	s.t.Helper()
+	until(s.t, "the acknowledgement of the replica", func() bool { return s.do("WAIT", 1, 100).(int64) == 1 })
+}
+
+// replicateNode makes a replica of a node of a cluster.
+func replicateNode(t *testing.T, node *server) {
+	t.Helper()
+	copies := serve(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+	copies.do("CLUSTER", "MEET", "127.0.0.1", node.port)
+	id := node.do("CLUSTER", "MYID").(string)
+	until(t, "the replica knows its primary", func() bool {
+		return copies.raw.Do(background(), "CLUSTER", "REPLICATE", id).Err() == nil
+	})
+	node.awaitReplica()
+}
+
+// oneReplica has a minute.
+var oneReplica = []redislock.Option{redislock.WithReplicas(1), redislock.WithReplicasWithin(time.Minute)}
 
 func TestAGrantIsOneThatReplicasHave(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
-		s := serve(t, "--repl-diskless-sync-delay", "0")
-		copied := replica(t, s)
+		s, copied := replicated(t)
 		client := via(t, s)
-		one, two := redislock.WithReplicas(1), redislock.WithReplicas(2)
-		patient, brief := redislock.WithReplicasWithin(time.Minute), redislock.WithReplicasWithin(20*time.Millisecond)
-		for name, kind := range map[string]func(...redislock.Option) acquirer{
-			"x": func(options ...redislock.Option) acquirer { return client.NewMultiLock([]string{"x"}, options...).Lock },
-			"m": func(options ...redislock.Option) acquirer {
-				return client.NewMultiLock([]string{"m", "n"}, options...).Lock
-			},
-			"w": func(options ...redislock.Option) acquirer {
-				return client.NewReadWriteLock("w", options...).Write().Lock
-			},
-			"p": func(options ...redislock.Option) acquirer {
-				all := []redislock.SemaphoreOption{redislock.WithPermits(1)}
-				for _, option := range options {
-					all = append(all, option)
-				}
-				return client.NewSemaphore("p", all...).Acquire
-			},
-		} {
-			hold := must[*redislock.Hold](t)(kind(one, patient)(background()))
+		two, brief := redislock.WithReplicas(2), redislock.WithReplicasWithin(20*time.Millisecond)
+		for name, one := range kinds(client, oneReplica...) {
+			hold := must[*redislock.Hold](t)(one(background()))
 			if copied.do("EXISTS", name).(int64) != 1 {
 				t.Fatal(name, "the replica does not have it")
 			}
-			wait := make(chan acquired, 1)
-			go func() {
-				hold, err := kind(one, patient)(background())
-				wait <- acquired{hold, err}
-			}()
+			wait := start(background(), one)
 			s.awaitWaits(1)
 			unlock(t, hold)
 			unlock(t, granted(t, wait))
-			_, err := kind(two, brief)(background())
-			if !errors.Is(err, redislock.ErrNotReplicated) || !strings.Contains(err.Error(), "1 of 2 replicas") {
+			_, err := kinds(client, two, brief)[name](background())
+			if !errors.Is(err, redislock.ErrNotReplicated) || !strings.Contains(err.Error(), " of 2 replicas") {
 				t.Fatal(name, err)
 			}
 			// It is free at once.
-			unlock(t, must[*redislock.Hold](t)(kind()(background())))
+			unlock(t, must[*redislock.Hold](t)(kinds(client)[name](background())))
 			s.awaitNothing()
 		}
 		none := client.NewLock("z", redislock.WithReplicas(0))
@@ -79,12 +80,10 @@ func TestAGrantIsOneThatReplicasHave(t *testing.T) {
 
 func TestAReplicaThatStandsStillDelaysNoOtherLock(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
-		s := serve(t, "--repl-diskless-sync-delay", "0")
-		copied := replica(t, s)
+		s, copied := replicated(t)
 		client := via(t, s)
 		copied.signal(syscall.SIGSTOP)
-		one := redislock.WithReplicas(1)
-		brief := redislock.WithReplicasWithin(50 * time.Millisecond)
+		one, brief := redislock.WithReplicas(1), redislock.WithReplicasWithin(50*time.Millisecond)
 		if _, err := client.NewLock("brief", one, brief).Lock(background()); !errors.Is(err, redislock.ErrNotReplicated) {
 			t.Fatal(err)
 		}
@@ -119,8 +118,7 @@ func (s *server) awaitAsked() (id string) {
 
 func TestAGrantThatReplicasHaveAfterItsLeaseIsLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
-		s := serve(t, "--repl-diskless-sync-delay", "0")
-		copied := replica(t, s)
+		s, copied := replicated(t)
 		client := via(t, s)
 		copied.signal(syscall.SIGSTOP)
 		wait := begin(background(), client.NewLock("x", redislock.WithLease(time.Second), redislock.WithReplicas(1),
@@ -138,8 +136,7 @@ func TestAGrantThatReplicasHaveAfterItsLeaseIsLost(t *testing.T) {
 
 func TestAFailOverWhileReplicasAreWaitedForIsNoAnswer(t *testing.T) {
 	onBoth(t, func(t *testing.T, via maker) {
-		s := serve(t, "--repl-diskless-sync-delay", "0")
-		copied := replica(t, s)
+		s, copied := replicated(t)
 		copied.signal(syscall.SIGSTOP)
 		defer copied.signal(syscall.SIGCONT)
 		wait := begin(background(), via(t, s).NewLock("x", redislock.WithReplicas(1),
@@ -154,17 +151,66 @@ func TestAFailOverWhileReplicasAreWaitedForIsNoAnswer(t *testing.T) {
 }
 
 func TestInAClusterTheNodeOfTheKeyIsAsked(t *testing.T) {
-	nodes := cluster(t)
-	copies := serve(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
-	copies.do("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
-	id := nodes[1].do("CLUSTER", "MYID").(string)
-	until(t, "the replica knows its primary", func() bool {
-		return copies.raw.Do(background(), "CLUSTER", "REPLICATE", id).Err() == nil
+	onClusters(t, func(t *testing.T, nodes [2]*server, client *redislock.Client) {
+		replicateNode(t, nodes[1])
+		// foo is in the half of the second node, and bar in that of the first.
+		unlock(t, must[*redislock.Hold](t)(client.NewMultiLock([]string{"foo"}, oneReplica...).Lock(background())))
+		brief := redislock.WithReplicasWithin(20 * time.Millisecond)
+		_, err := client.NewLock("bar", redislock.WithReplicas(1), brief).Lock(background())
+		if !errors.Is(err, redislock.ErrNotReplicated) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Fatal(err)
+		}
+		// Its slot moves to the node with a replica, and the client finds out by its requests.
+		move(t, nodes[0], nodes[1], "bar")
+		unlock(t, must[*redislock.Hold](t)(client.NewMultiLock([]string{"bar"}, oneReplica...).Lock(background())))
+		nodes[1].awaitNothing()
 	})
-	until(t, "the acknowledgement of the replica", func() bool { return nodes[1].do("WAIT", 1, 100).(int64) == 1 })
-	addresses := []string{nodes[0].address(), nodes[1].address()}
-	viaGoRedis := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
-	viaRueidis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addresses})
+}
+
+// moving moves the slot of a key when the key is granted.
+type moving struct {
+	redis.Hook
+	move func()
+}
+
+func (m moving) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m moving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (m moving) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		err := next(ctx, command)
+		if command.Name() == "lock.acquire" {
+			m.move()
+		}
+		return err
+	}
+}
+
+func TestAGrantWhoseSlotMovesIsLookedForAtItsNewNode(t *testing.T) {
+	nodes := cluster(t)
+	replicateNode(t, nodes[1])
+	below := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].address(), nodes[1].address()}})
+	below.AddHook(moving{move: func() { move(t, nodes[0], nodes[1], "bar") }})
+	client := closed(t, must[*redislock.Client](t)(viagoredis.New(below, quiet)), func() { below.Close() })
+	unlock(t, must[*redislock.Hold](t)(client.NewMultiLock([]string{"bar"}, oneReplica...).Lock(background())))
+	nodes[1].awaitNothing()
+}
+
+func TestThePrimaryThatSentinelNamesIsAsked(t *testing.T) {
+	primary, copied := replicated(t)
+	config := filepath.Join(t.TempDir(), "sentinel.conf")
+	monitor := fmt.Sprintf("sentinel monitor main 127.0.0.1 %d 1\n", primary.port)
+	if err := os.WriteFile(config, []byte(monitor), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sentinel := serve(t, "sentinel", config)
+	viaGoRedis := redis.NewFailoverClient(
+		&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{sentinel.address()}})
+	viaRueidis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{sentinel.address()},
+		Sentinel: rueidis.SentinelOption{MasterSet: "main"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,13 +218,10 @@ func TestInAClusterTheNodeOfTheKeyIsAsked(t *testing.T) {
 		closed(t, must[*redislock.Client](t)(viagoredis.New(viaGoRedis, quiet)), func() { viaGoRedis.Close() }),
 		closed(t, must[*redislock.Client](t)(viarueidis.New(viaRueidis, quiet)), viaRueidis.Close),
 	} {
-		// foo is in the half of the second node, and bar in that of the first.
-		patient := redislock.WithReplicasWithin(time.Minute)
-		unlock(t, must[*redislock.Hold](t)(client.NewLock("foo", redislock.WithReplicas(1), patient).Lock(background())))
-		brief := redislock.WithReplicasWithin(20 * time.Millisecond)
-		_, err := client.NewLock("bar", redislock.WithReplicas(1), brief).Lock(background())
-		if !errors.Is(err, redislock.ErrNotReplicated) || !strings.Contains(err.Error(), "0 of 1 replicas") {
-			t.Fatal(err)
+		hold := must[*redislock.Hold](t)(client.NewMultiLock([]string{"x"}, oneReplica...).Lock(background()))
+		if copied.do("EXISTS", "x").(int64) != 1 {
+			t.Fatal("the replica does not have it")
 		}
+		unlock(t, hold)
 	}
 }

@@ -51,7 +51,7 @@ type server struct {
 	memory *locktest.Server
 }
 
-// serve starts a server. With the option "plain" it has no module.
+// serve starts a server. With the option "plain" it has no module; with "sentinel" and a file it is a sentinel.
 func serve(t *testing.T, options ...string) *server {
 	t.Helper()
 	if strings.HasSuffix(t.Name(), inMemory) {
@@ -97,9 +97,12 @@ func (s *server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 func (s *server) start() {
 	s.t.Helper()
 	words := []string{"--port", fmt.Sprint(s.port), "--bind", "127.0.0.1", "--save", "", "--dir", s.dir}
-	if len(s.options) > 0 && s.options[0] == "plain" {
+	switch {
+	case len(s.options) > 0 && s.options[0] == "plain":
 		words = append(words, s.options[1:]...)
-	} else {
+	case len(s.options) > 0 && s.options[0] == "sentinel":
+		words = []string{s.options[1], "--sentinel", "--port", fmt.Sprint(s.port), "--bind", "127.0.0.1"}
+	default:
 		words = append(append(words, "--loadmodule", os.Getenv("LOCK_MODULE")), s.options...)
 	}
 	s.process = exec.Command(os.Getenv("LOCK_SERVER"), words...)

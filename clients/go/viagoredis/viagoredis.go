@@ -86,16 +86,26 @@ func (t *transport) DoApart(
 	if timeout := node.Options().ReadTimeout; timeout > 0 {
 		node = node.WithTimeout(timeout + blocks)
 	}
-	replies := t.do(ctx, node, commands)
-	if t.cluster != nil && replies[0].Err != nil {
+	conn := node.Conn()
+	defer conn.Close()
+	last := len(commands) - 1
+	replies := t.do(ctx, conn, commands[:last])
+	if !slices.ContainsFunc(replies, func(reply redislock.Reply) bool { return reply.Value != int64(1) }) {
+		return append(replies, t.do(ctx, conn, commands[last:])...)
+	}
+	if t.cluster != nil {
 		t.cluster.ReloadState(ctx)
 	}
-	return replies
+	return append(replies, redislock.Reply{})
 }
 
-func (t *transport) do(
-	ctx context.Context, client redis.UniversalClient, commands []redislock.Command,
-) []redislock.Reply {
+// sender is a client of go-redis, or a connection.
+type sender interface {
+	Process(context.Context, redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+func (t *transport) do(ctx context.Context, client sender, commands []redislock.Command) []redislock.Reply {
 	requests := make([]request, len(commands))
 	for i, command := range commands {
 		requests[i] = request{redis.NewCmd(ctx, command.Words...)}

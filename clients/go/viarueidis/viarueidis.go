@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -41,7 +42,12 @@ func (t *transport) DoApart(
 ) []redislock.Reply {
 	client, release := t.client.Dedicate()
 	defer release()
-	return t.do(ctx, client, commands)
+	last := len(commands) - 1
+	replies := t.do(ctx, client, commands[:last])
+	if slices.ContainsFunc(replies, func(reply redislock.Reply) bool { return reply.Value != int64(1) }) {
+		return append(replies, redislock.Reply{})
+	}
+	return append(replies, t.do(ctx, client, commands[last:])...)
 }
 
 func (t *transport) do(ctx context.Context, client rueidis.CoreClient, commands []redislock.Command) []redislock.Reply {
