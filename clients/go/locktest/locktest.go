@@ -25,7 +25,7 @@ import (
 type Server struct {
 	mu              sync.Mutex
 	offset          time.Duration
-	moving          int // the calls of Advance and Lose: nothing ends before the clients have renewed
+	moving          int // the calls of Advance and Lose: no lease ends before the clients have renewed
 	token, replicas int64
 	held, queue     []*request // of one key each, and in the order of arrival
 	data            map[string]string
@@ -119,7 +119,6 @@ func (s *Server) DoApart(ctx context.Context, _ string, _ time.Duration, of ...r
 	return s.Do(ctx, of...)
 }
 
-// change makes a change. Before and after it, what is over ends, and what is free is granted.
 func (s *Server) change(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,12 +127,9 @@ func (s *Server) change(change func()) {
 	s.settle()
 }
 
-// settle: waits are ended by their clients.
+// settle ends what is over but waits, which their clients end, and grants what is free then.
 func (s *Server) settle() {
-	if s.moving > 0 {
-		return
-	}
-	s.held = slices.DeleteFunc(s.held, func(hold *request) bool { return !hold.until.After(s.now()) })
+	s.held = where(s.held, func(hold *request) bool { return s.moving > 0 || hold.until.After(s.now()) })
 	var waiting []*request
 	for _, wait := range s.queue {
 		switch heard, refusal := s.heard[wait.channel], s.refusal(wait); {
@@ -299,10 +295,13 @@ func (s *Server) release(r *request) any {
 	}
 	isOver := func(one *request) bool { return slices.Contains(own, one) || slices.Contains(waits, one) }
 	s.held, s.queue = slices.DeleteFunc(s.held, isOver), slices.DeleteFunc(s.queue, isOver)
-	if s.finals[id] = max(s.finals[id], final); len(own) > 0 || final > 0 && len(waits) > 0 {
-		return int64(1)
+	if final > s.finals[id] {
+		s.finals[id] = final
 	}
-	return nil
+	if len(own) == 0 && (final == 0 || len(waits) == 0) {
+		return nil
+	}
+	return int64(1)
 }
 
 func (s *Server) exists(key string) int64 {
@@ -323,7 +322,11 @@ func (s *Server) info(r *request) any {
 		return nil
 	}
 	held, next, holders := int64(0), int64(math.MaxInt64), []any{}
+	isWritten := slices.ContainsFunc(s.of(key), func(hold *request) bool { return hold.mode == "WRITE" })
 	for _, hold := range s.of(key) {
+		if isWritten && hold.mode == "READ" {
+			continue // of the writer
+		}
 		held, next = held+hold.numbers["COUNT"], min(next, -since(hold.until))
 		info["mode"], info["held"], info["next-end-ms"] = kind(hold), held, next
 		holders = append(holders, map[string]any{"owner": hold.owner, "note": hold.texts["NOTE"], "token": hold.token,
@@ -398,19 +401,14 @@ func (s *Server) run(words []string) any {
 			return redislock.Refusal("ERR LOCK.IF runs commands of the server that have a key")
 		}
 		return s.run(r.command)
-	case "SEM.SET":
-		s.data[key] = r.owner
-		return int64(1)
 	case "EXISTS":
 		return s.exists(key)
 	case "WAIT":
 		return s.replicas
-	case "SET":
-		exists := s.exists(key) > 0
-		if r.texts["NX"] != "" && exists || r.texts["XX"] != "" && !exists {
+	case "SET", "SEM.SET":
+		if exists := s.exists(key) > 0; r.texts["NX"] != "" && exists || r.texts["XX"] != "" && !exists {
 			return nil
 		}
-		s.end(key)
 		s.data[key] = r.owner
 		return "OK"
 	case "INCR":

@@ -253,9 +253,12 @@ func TestAnOwnerHasSeveralModesKeysAndWaits(t *testing.T) {
 	if _, err := c.NewReadWriteLock("rw").Read().TryLock(ctx); !errors.Is(err, redislock.ErrHeld) {
 		t.Fatal(err)
 	}
-	if again := hold(c.NewReadWriteLock("w", me).Write().TryLock(ctx)); again.Token() !=
-		hold(c.NewReadWriteLock("w", me).Read().TryLock(ctx)).Token() {
+	writer := c.NewReadWriteLock("w", me)
+	if again := hold(writer.Write().TryLock(ctx)); again.Token() != hold(writer.Read().TryLock(ctx)).Token() {
 		t.Fatal("who writes reads under another token")
+	}
+	if info := must[redislock.LockInfo](t)(writer.Read().Info(ctx)); info.Mode != "write" || len(info.Holders) != 1 {
+		t.Fatalf("%+v", info)
 	}
 	one := hold(c.NewLock("a", me, redislock.WithNote("note")).TryLock(ctx))
 	two := hold(c.NewMultiLock([]string{"a", "b"}, me).TryLock(ctx))
