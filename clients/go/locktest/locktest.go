@@ -3,9 +3,9 @@
 //	server := locktest.New()
 //	locks, err := redislock.New(server) // one for each process that the test stands for
 //
-// It answers what these clients send as the module does: exclusive and read-write locks, several keys, semaphores, waits
-// in order, and GET, SET, INCR and DEL under a lock. [Server.Advance] moves its clock and those of its clients; in a
-// bubble of testing/synctest time.Sleep does. It knows no deadlocks, and has no faults.
+// It answers what these clients send as the module does: exclusive and read-write locks, several keys, semaphores,
+// waits in order, and GET, SET, INCR and DEL under a lock. [Server.Advance] moves its clock and those of its clients;
+// in a bubble of testing/synctest time.Sleep does. It knows no deadlocks, and has no faults.
 package locktest
 
 import (
