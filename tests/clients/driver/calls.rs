@@ -1,5 +1,5 @@
-//! What the calls of a package mean, told by orders alone: each scenario runs above a server and above the package's own
-//! double of one, so that a double cannot lie.
+//! What the calls of a package mean, told by orders alone: each scenario runs above a server and above the package's
+//! own double of one, so that a double cannot lie.
 
 use redis_lock_harness::replica::follow;
 use redis_lock_harness::{wait_for, TestServer};

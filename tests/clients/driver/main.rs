@@ -10,8 +10,9 @@
 //! Its pages are a README.md beside the helpers, and rows in `docs/CLIENTS.md` (`page.rs` checks them).
 //!
 //! The packages go through the tests of tickets (`tickets.rs`), the scenarios of holds (`holds.rs`) and those of calls
-//! (`calls.rs`), the last ones above their doubles of a server too: the second list is theirs. Their agents use the built packages, that of Rust the crate. (The command line has its own tests of
-//! losses, by the same table: `cli/tests/cli/lost.rs`.)
+//! (`calls.rs`), the last ones above their doubles of a server too: the second list is theirs. Their agents use the
+//! built packages, that of Rust the crate. (The command line has its own tests of losses, by the same table:
+//! `cli/tests/cli/lost.rs`.)
 //!
 //! The whole programs in `examples`, one for each language with a package, have tests of their own, in `examples.rs`:
 //! `install` of a package puts them beside the agent, and the one for Rust is a program of this crate.

@@ -10,7 +10,8 @@
 //!
 //! The agents of packages, not those of helpers, know more. KEY of `acquire` and `keep` may be several keys with commas
 //! between them; the token is that of the first. `acquire`, `keep` and `permit` take options behind LEASE: `mode=read`,
-//! `mode=write`, `queue=N`, `replicas=N`, `within=MS` (for the replicas), `note=TEXT`, and of permits `limit=N`, `count=N`.
+//! `mode=write`, `queue=N`, `replicas=N`, `within=MS` (for the replicas), `note=TEXT`, and of permits `limit=N`,
+//! `count=N`.
 //!
 //! | Order | Answers |
 //! |---|---|
@@ -46,8 +47,8 @@
 //!
 //! Every error that the library raises is answered `ID error TEXT`, by a package `ID error KIND TEXT`, with one of the
 //! kinds of the table of errors in `clients/README.md`: `lost`, `unheard`, `closed`, `usage`, `no-semaphore`,
-//! `queue-full`, `not-replicated`, or `other`. The arguments of the agent are host, port, the mode of `TicketSubject`, and
-//! in a cluster the hash tag of the keys.
+//! `queue-full`, `not-replicated`, or `other`. The arguments of the agent are host, port, the mode of `TicketSubject`,
+//! and in a cluster the hash tag of the keys.
 
 use std::collections::HashMap;
 use std::process::Command;
