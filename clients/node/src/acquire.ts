@@ -58,7 +58,7 @@ export class Acquisition extends Wait {
     private begun = 0;
     private warnsAt = 0;
     /** When the wait is over. */
-    private readonly end: number;
+    private end: number;
 
     constructor(
         private readonly client: LockClient,
@@ -196,6 +196,11 @@ export class Acquisition extends Wait {
         this.giveUp();
         this.subject.answer(reason instanceof ClosedError ? 'failed' : 'cancelled', reason);
         super.stop(reason);
+    }
+
+    /** The server ends the wait, if it is over by then. */
+    override pass(ms: number): void {
+        this.end -= ms;
     }
 
     /** A message of its ticket. */

@@ -104,13 +104,19 @@ export class LockClient implements AsyncDisposable {
                 'a client of node-redis (createClient or createCluster, not createClientPool or createSentinel), ' +
                     'ioredis (also with Sentinel) or iovalkey is needed',
             );
-        this.transport.attach?.((owner) => this.renewOwner(owner));
+        this.transport.attach?.(this);
     }
 
-    /** Renews what an owner holds. */
-    private async renewOwner(owner: string): Promise<void> {
-        const holds = this.holds.items.filter(({ claim }) => claim.owner === owner);
+    /** An owner's hold of this key may have ended. @internal */
+    async recheck(key: string, owner: string): Promise<void> {
+        const holds = this.holds.items.filter(({ claim }) => claim.owner === owner && claim.terms.keys.includes(key));
         await Promise.all(holds.map((hold) => hold.probe()));
+    }
+
+    /** So much time passes at once: the claims of what is held on. @internal */
+    pass(ms: number): Claim[] {
+        for (const wait of [...this.waits.items]) wait.pass(ms);
+        return [...this.holds.items].filter((hold) => hold.pass(ms)).map(({ claim }) => claim);
     }
 
     /** The lock of this name, or one of several names, which are granted together. */

@@ -19,8 +19,14 @@ import type { Answer, Command } from './transport.js';
  * the server's lease does neither. The larger of the two elapsed times is safe in both cases.
  */
 export class Moment {
-    readonly steady = performance.now();
-    private readonly wall = Date.now();
+    readonly steady: number;
+    private readonly wall: number;
+
+    /** So many milliseconds ago. */
+    constructor(ago = 0) {
+        this.steady = performance.now() - ago;
+        this.wall = Date.now() - ago;
+    }
 
     /** Milliseconds since then. */
     elapsed(): number {
@@ -41,7 +47,7 @@ export class Hold implements AsyncDisposable {
     private use: Promise<void> | undefined;
     private controller: AbortController | undefined;
     private released: Promise<void> | undefined;
-    private readonly begun: Moment;
+    private begun: Moment;
     private lease = 0;
     private sent!: Moment;
 
@@ -257,6 +263,15 @@ export class Hold implements AsyncDisposable {
         const { lease, renew } = this.claim.terms;
         await this.renewNow(renew ? lease : Math.max(1, this.remaining())).catch(() => {});
         return this.lost;
+    }
+
+    /** So much time passes at once: whether it is held on, because it is renewed meanwhile. @internal */
+    pass(ms: number): boolean {
+        const { renew } = this.claim.terms;
+        this.begun = new Moment(this.begun.elapsed() + ms);
+        this.setLease(this.lease, renew ? this.sent : new Moment(this.sent.elapsed() + ms));
+        this.client.plan(this.due);
+        return this.valid() && renew;
     }
 
     // The lease

@@ -1,290 +1,321 @@
-/** A server of locks in memory, for tests without a server: the lock clients above it are the real ones. */
-import type { Answer, Command, Request, Subscription, Transport } from './transport.js';
+/**
+ * A server of locks in memory, for tests without a server: the lock clients above it are the real ones.
+ *
+ * What is held and what waits are two lists in the order of arrival. After each request, and when a time is over,
+ * `settle()` ends what is over, grants what is free, and tells the lock clients.
+ */
+import type { LockClient } from './client.js';
+import { answers, type Command, type Request, type Subscription, type Transport } from './transport.js';
 
-/** What is asked for, waits, or is held. */
-interface Ask {
-    readonly verb: string;
-    readonly keys: readonly string[];
-    readonly owner: string;
-    readonly mode: string;
-    readonly words: readonly string[];
-    readonly token: number;
-    readonly count: number;
-    readonly lease: number;
-    note: string | null;
-    since: number;
-    until: number;
-}
+/** The commands with options: the kind of lock without READ or WRITE (empty: any), and what they know. */
+const OPTIONS: Record<string, [string, string]> = {
+    'LOCK.ACQUIRE': ['exclusive', 'READ WRITE PX BLOCK NOTIFY QUEUE ONCE SEQ NOTE'],
+    'LOCK.MACQUIRE': ['exclusive', 'READ WRITE PX BLOCK NOTIFY QUEUE ONCE SEQ'],
+    'SEM.ACQUIRE': ['semaphore', 'COUNT LIMIT PX BLOCK NOTIFY QUEUE SEQ'],
+    'LOCK.RENEW': ['', 'READ WRITE PX TOKEN NOTE'],
+    'SEM.RENEW': ['semaphore', 'PX'],
+    'LOCK.RELEASE': ['', 'READ WRITE ALL TOKEN FINAL'],
+    'SEM.RELEASE': ['semaphore', 'FINAL'],
+};
+const SYNTAX = 'ERR syntax error';
+
+/** What is asked for, waits, or is held: of a hold it has one key, and its tokens, the present one first. */
+type Ask = ReturnType<typeof parse>;
 
 /**
- * Give it to `LockClient` in place of a client. It knows what lock clients send: exclusive and read-write locks,
- * several keys, semaphores, waits in order, and what runs under a lock. It knows no deadlocks and no types of keys, and
- * has no faults; replicas have all.
+ * Give it to `LockClient` in place of a client: each lock client stands for a process. It does what the module does for
+ * them, and what `hold.execute()` runs: GET, SET, INCR and DEL. It finds no deadlocks, has no users and no limits, and
+ * never fails.
  */
 export class TestServer implements Transport {
+    /** How many replicas have each grant at once. */
+    replicas = 0;
     // The transport of lock clients, which only they call.
     readonly name = 'the server in memory';
     readonly isCluster = false;
     readonly prefix = '';
     readonly closed = undefined;
+    readonly watch = () => () => {};
+    readonly connecting = () => undefined;
+    readonly node = () => '';
+    readonly attach = (client: LockClient) => void this.clients.push(client);
     private offset = 0;
     private lastToken = 0;
-    /** Of one key each. */
     private held: Ask[] = [];
     private waiting: Ask[] = [];
-    private readonly permits = new Map<string, number>();
-    /** Owners that have given up. */
-    private readonly finals = new Set<string>();
+    /** What the clients believe to be held. */
+    private known: Ask[] = [];
+    /** Strings, and the numbers of permits. */
+    private readonly values = new Map<string, string>();
+    /** By key and owner, the last acquisition that was given up. */
+    private readonly finals = new Map<string, number>();
     private readonly heard = new Map<string, (message: string) => void>();
-    private readonly clients: ((owner: string) => Promise<void>)[] = [];
-
-    /** `execute` answers what `hold.execute()` runs under a lock, as the client library would. */
-    constructor(private readonly execute: (command: string, ...args: (string | Buffer)[]) => unknown = () => null) {}
+    private readonly clients: LockClient[] = [];
+    private timer: NodeJS.Timeout | undefined;
 
     /**
-     * Moves the clock of the server, as if the lock clients stood still for so many milliseconds. Who has lost a lock
-     * by that knows it when this resolves.
+     * So much time passes, for the server and its lock clients. What they renew stays held, as if it had been renewed
+     * meanwhile; other holds end with their leases, and waits at their bounds. The clients know it when this resolves.
      */
-    advance(ms: number): Promise<void> {
+    async advance(ms: number): Promise<void> {
+        // What was answered before reaches the clients before.
+        await new Promise(setImmediate);
         this.offset += ms;
-        return this.settle();
+        for (const { owner, terms } of this.clients.flatMap((client) => client.pass(ms)))
+            for (const hold of terms.keys.flatMap((key) => this.of(key, { owner, kind: terms.kind }))) hold.until += ms;
+        await this.settle();
     }
 
     /** Ends what is held of this name, as `LOCK.BREAK` does. Who has lost it knows it when this resolves. */
-    lose(name: string): Promise<void> {
-        for (const hold of this.held) if (hold.keys[0] === name) hold.until = 0;
-        return this.settle();
-    }
-
-    /** How many holds there are, one for each key, and how many acquisitions wait. */
-    counts(): { held: number; waiting: number } {
-        void this.settle();
-        return { held: this.held.length, waiting: this.waiting.length };
-    }
-
-    attach(renew: (owner: string) => Promise<void>): void {
-        this.clients.push(renew);
-    }
-
-    watch(): () => void {
-        return () => {};
-    }
-
-    connecting(): undefined {}
-
-    node(): string {
-        return '';
+    async lose(name: string): Promise<void> {
+        this.end(this.of(name));
+        await this.settle();
     }
 
     send(requests: readonly Request[]): void {
-        for (const request of requests) {
-            const answer = this.run(request);
-            setImmediate(() => request.answer(answer));
-        }
+        for (const request of requests)
+            void answers([this.run(request)]).then(([answer]) => setImmediate(() => request.answer(answer!)));
     }
 
     async open(_slot: number, heard: (message: string) => void): Promise<Subscription> {
-        const own: string[] = [];
         return {
-            subscribe: async (channel) => {
-                own.push(channel);
-                this.heard.set(channel, heard);
-            },
+            subscribe: async (channel) => this.heard.set(channel, heard),
             ping: async () => 'PONG',
             leave: async () => {},
-            call: async (commands) => commands.map((command) => this.run(command)),
+            call: (commands) => answers(commands.map((command) => this.run(command))),
             keep: () => {},
-            close: () => own.forEach((channel) => this.heard.delete(channel)),
+            close: () => this.heard.forEach((own, channel) => own === heard && this.heard.delete(channel)),
         };
     }
 
-    private now(): number {
-        return Date.now() + this.offset;
-    }
+    // Commands
 
-    /** The end of this time; then what has ended is settled. */
-    private in(ms: number): number {
-        if (ms < 2 ** 31) setTimeout(() => void this.settle(), ms).unref();
-        return this.now() + ms;
-    }
+    /** Those without options: the kind of their key, how many words they have, and what they do. */
+    private readonly commands: Record<string, [string, number, number, (...words: string[]) => unknown]> = {
+        'LOCK.INFO': ['', 1, 1, (key) => this.info(key)],
+        'LOCK.IF': ['', 4, Infinity, (key, token, ...command) => this.fenced(key, Number(token), command)],
+        'SEM.INFO': ['semaphore', 1, 1, (key) => this.info(key)],
+        'SEM.SET': ['semaphore', 2, 2, (key, permits) => this.put(key, Number(permits))],
+        WAIT: ['any', 2, 2, () => this.replicas],
+        EXISTS: ['any', 1, 1, (key) => Number(this.exists(key))],
+        GET: ['string', 1, 1, (key) => this.values.get(key) ?? null],
+        SET: ['any', 2, 3, (key, value, condition) => this.set(key, value, condition)],
+        INCR: ['string', 1, 1, (key) => this.put(key, Number(this.values.get(key) ?? 0) + 1)],
+        DEL: ['any', 1, Infinity, (...keys) => keys.filter((key) => this.remove(key)).length],
+    };
 
-    /** Ends what is over, and grants what is free; resolves when the clients have learned of it. */
-    private async settle(): Promise<void> {
-        const lost = this.held.filter(({ until }) => until <= this.now());
-        this.held = this.held.filter((hold) => !lost.includes(hold));
-        for (const wait of [...this.waiting]) {
-            const isOver = wait.until <= this.now();
-            if (!isOver && !this.isFree(wait)) continue;
-            this.waiting = this.waiting.filter((one) => one !== wait);
-            if (!isOver) this.grant(wait);
-            const [, channel, tag] = after(wait.words, 'NOTIFY');
-            setImmediate(() => this.heard.get(channel!)?.(`${isOver ? 'timeout' : 'granted 1'} ${tag}`));
-        }
-        await Promise.all(lost.flatMap(({ owner }) => this.clients.map((renew) => renew(owner))));
-    }
-
-    private run({ words }: Command): Answer {
+    private async run({ words }: Command): Promise<unknown> {
         void this.settle();
-        try {
-            return { reply: this.answer(words), sends: 1 };
-        } catch (error) {
-            return { error, sends: 1 };
-        } finally {
-            void this.settle();
+        const reply = this.answer(words.map(String));
+        void this.settle();
+        return reply;
+    }
+
+    private answer([name = '', ...words]: string[]): unknown {
+        const verb = name.toUpperCase();
+        if (verb in OPTIONS) {
+            const ask = parse(verb, words);
+            for (const key of ask.keys) this.check(key, ask.kind);
+            return verb.endsWith('ACQUIRE') ? this.acquire(ask) : this.change(ask);
         }
+        const [kind = '', least = 0, most = 0, command] = this.commands[verb] ?? [];
+        if (!command) throw new Error(`ERR unknown command '${name}'`);
+        if (words.length < least || words.length > most) throw new Error(SYNTAX);
+        if (kind !== 'any') this.check(words[0]!, kind);
+        return command(...words);
     }
 
-    private answer(all: readonly (string | Buffer)[]): unknown {
-        const ask = parse(all.map(String));
-        const [key] = ask.keys as [string];
-        const own = this.of(key, ask);
-        switch (ask.verb) {
-            case 'LOCK.ACQUIRE':
-            case 'LOCK.MACQUIRE':
-            case 'SEM.ACQUIRE':
-                return this.acquire(ask);
-            case 'LOCK.RELEASE':
-            case 'SEM.RELEASE':
-                return this.release(ask, own);
-            case 'LOCK.RENEW':
-            case 'SEM.RENEW':
-                if (own === undefined) return 0;
-                own.until = this.in(ask.lease);
-                own.note = ask.note ?? own.note;
-                return 1;
-            case 'LOCK.IF':
-                if (!this.of(key).some(({ token }) => String(token) === String(all[2])))
-                    throw new Error('FENCED the lock is not held under this token');
-                return this.execute(String(all[3]), ...all.slice(4));
-            case 'SEM.SET':
-                return this.permits.set(key, Number(all[2])) && 1;
-            case 'LOCK.INFO':
-            case 'SEM.INFO':
-                return this.info(key);
-            case 'EXISTS':
-                return this.permits.has(key) ? 1 : 0;
-            case 'WAIT':
-                return Number(key);
-        }
-        throw new Error(`ERR unknown command '${ask.verb}'`);
+    private fenced(key: string, token: number, command: string[]): unknown {
+        if (!this.of(key).some(({ tokens }) => tokens[0] === token)) throw new Error('FENCED by another token');
+        if (command[0]!.includes('.')) throw new Error('ERR LOCK.IF runs commands of the server that have a key');
+        return this.answer(command);
     }
 
-    /** What is held of a key, and what of it the owner of a request has. */
-    private of(key: string): Ask[];
-    private of(key: string, ask: Ask): Ask | undefined;
-    private of(key: string, ask?: Ask): Ask[] | Ask | undefined {
-        const all = this.held.filter(({ keys }) => keys[0] === key);
-        if (ask === undefined) return all;
-        const isFinal = ask.words.includes('FINAL');
-        return all.find(
-            ({ owner, token, mode }) =>
-                owner === ask.owner && (!ask.token || token === ask.token) && (isFinal || mode === ask.mode),
-        );
+    private put(key: string, value: number): number {
+        if (!Number.isSafeInteger(value)) throw new Error('ERR value is not an integer or out of range');
+        this.values.set(key, String(value));
+        return value;
     }
 
-    /** Whether it can be granted, behind those that wait before it. */
-    private isFree(ask: Ask): boolean {
-        const place = this.waiting.findIndex((wait) => isSame(wait, ask));
-        const before = place < 0 ? this.waiting : this.waiting.slice(0, place);
-        return ask.keys.every((key) => this.hasRoom(key, ask, before));
-    }
-
-    private hasRoom(key: string, { verb, mode, count, owner }: Ask, before: readonly Ask[]): boolean {
-        const all = this.of(key);
-        const isPermit = verb.startsWith('SEM');
-        const isOwn = !isPermit && all.some((hold) => hold.owner === owner);
-        if (!isOwn && before.some(({ keys }) => keys.includes(key))) return false;
-        if (isPermit) return all.reduce((sum, hold) => sum + hold.count, count) <= (this.permits.get(key) ?? 0);
-        return all.every((hold) => hold.owner === owner || (mode === 'READ' && hold.mode === 'READ'));
-    }
-
-    private grant(ask: Ask): void {
-        for (const key of ask.keys) {
-            if (this.of(key, ask)) continue;
-            // Who writes reads under the same token.
-            const own = this.of(key).find(({ owner, mode }) => owner === ask.owner && mode === 'WRITE');
-            const token = own?.token ?? (this.lastToken += 1);
-            this.held.push({ ...ask, keys: [key], token, since: this.now(), until: this.in(ask.lease) });
-        }
+    private set(key: string, value: string, condition = ''): unknown {
+        if (!/^(NX|XX)?$/i.test(condition)) throw new Error(SYNTAX);
+        if (condition && this.exists(key) !== /XX/i.test(condition)) return null;
+        this.remove(key);
+        this.values.set(key, value);
+        for (const wait of at(key, this.waiting)) this.tell(wait, 'failed WRONGTYPE');
+        return 'OK';
     }
 
     private acquire(ask: Ask): unknown {
-        const [key] = ask.keys as [string];
-        const [, limit] = after(ask.words, 'LIMIT');
-        if (limit !== undefined && !this.permits.has(key)) this.permits.set(key, Number(limit));
-        if (!ask.keys.every((one) => this.of(one, ask))) {
-            if (this.finals.has(ask.owner) || !this.isFree(ask)) return this.wait(ask);
-            this.waiting = this.waiting.filter((wait) => !isSame(wait, ask));
-            this.grant(ask);
-        }
-        const tokens = ask.keys.map((one) => this.of(one, ask)!.token);
-        return ask.verb === 'LOCK.MACQUIRE' ? tokens : tokens[0];
+        const { verb, keys, owner, options, number } = ask;
+        if (number('COUNT', 1) > number('LIMIT', Infinity)) throw new Error('ERR COUNT is above LIMIT');
+        if (options.has('NOTIFY') && !this.heard.has(options.get('NOTIFY')![0]!)) throw new Error('NOSUBSCRIBER');
+        if (keys.some((key) => number('SEQ', Infinity) <= (this.finals.get(`${key} ${owner}`) ?? 0))) return null;
+        if (options.has('LIMIT') && !this.values.has(keys[0]!)) this.put(keys[0]!, number('LIMIT', 0));
+        if (!this.isFree(ask)) return this.wait(ask);
+        this.waiting.splice(this.place(ask), 1);
+        const tokens = this.grant(ask);
+        return verb === 'LOCK.MACQUIRE' ? tokens : tokens[0];
     }
 
     private wait(ask: Ask): unknown {
-        const [, channel] = after(ask.words, 'NOTIFY');
-        if (channel === undefined || this.finals.has(ask.owner)) return null;
-        if (!this.heard.has(channel)) throw new Error('NOSUBSCRIBER the channel has no subscriber');
-        const [, block] = after(ask.words, 'BLOCK');
-        ask.until = this.in(Number(block) || Infinity);
-        const place = this.waiting.findIndex((wait) => isSame(wait, ask));
-        const [, most = Infinity] = after(ask.words, 'QUEUE');
-        if (place >= 0) this.waiting[place] = { ...ask, since: this.waiting[place]!.since };
-        else if (this.waiting.filter((wait) => meets(wait, ask)).length >= Number(most))
-            throw new Error('QUEUEFULL as many requests as QUEUE allows wait for the key already');
-        else this.waiting.push({ ...ask, since: this.now() });
+        if (!ask.options.has('BLOCK')) return null;
+        const place = this.place(ask);
+        const isFull = (key: string) => at(key, this.waiting).length >= ask.number('QUEUE', Infinity);
+        const old = this.waiting[place];
+        if (!old && ask.keys.some(isFull)) throw new Error('QUEUEFULL as many requests as QUEUE allows wait');
+        ask.since = old?.since ?? this.now();
+        ask.until = this.now() + (ask.number('BLOCK', 0) || Infinity);
+        this.waiting.splice(place, 1, ask);
         return 'QUEUED';
     }
 
-    private release(ask: Ask, own: Ask | undefined): unknown {
-        const before = this.waiting.length;
-        if (!ask.token) this.waiting = this.waiting.filter((wait) => !isSame(wait, ask));
-        if (ask.words.includes('FINAL')) this.finals.add(ask.owner);
-        this.held = this.held.filter((hold) => hold !== own);
-        return own !== undefined || this.waiting.length < before ? 1 : null;
+    /** A renewal, or a release. */
+    private change(ask: Ask): unknown {
+        const { verb, keys, owner, options, number, tokens, note } = ask;
+        const own = this.of(keys[0]!, ask).filter((hold) => tokens.every((token) => hold.tokens.includes(token)));
+        const isFinal = options.has('FINAL');
+        if (own.length > 1 && !isFinal) throw new Error('ERR the owner holds READ and WRITE, say which');
+        if (verb.endsWith('RENEW')) {
+            for (const hold of own) [hold.until, hold.note] = [this.now() + number('PX', 0), note ?? hold.note];
+            return own.length;
+        }
+        if (isFinal) this.finals.set(`${keys[0]} ${owner}`, number('FINAL', 0));
+        const waits = at(keys[0]!, this.waiting).filter((wait) => wait.owner === owner && tokens.length === 0);
+        if (isFinal || own.length === 0) this.waiting = this.waiting.filter((wait) => !waits.includes(wait));
+        this.end(own);
+        return own.length > 0 || (isFinal && waits.length > 0) ? 1 : null;
     }
 
     private info(key: string): unknown {
         const now = this.now();
-        const holders = this.of(key).map(({ owner, note, token, since, until }) => {
-            return { owner, note, token, holds: 1, pttl: until - now, 'held-ms': now - since };
+        const [all, waits, permits] = [this.of(key), at(key, this.waiting), this.values.get(key)];
+        // Who reads and writes, writes.
+        const writes = all.filter(({ kind }) => kind === 'write');
+        const [first] = [...writes, ...all, ...waits];
+        if (!first && permits === undefined) return null;
+        const holders = (writes[0] ? writes : all).map((hold) => {
+            return { ...hold, token: hold.tokens[0], holds: 1, pttl: hold.until - now, 'held-ms': now - hold.since };
         });
-        const [first, ...waits] = this.waiting.filter(({ keys }) => keys.includes(key));
-        const held = this.of(key).reduce((sum, { count }) => sum + count, 0);
-        const permits = this.permits.get(key) ?? 0;
-        const asked = this.of(key)[0] ?? first;
         return {
-            mode: asked && (asked.mode.toLowerCase() || 'exclusive'),
-            ...{ holders, held, permits, free: permits - held, 'next-end-ms': holders[0]?.pttl },
-            ...{ waiters: first ? waits.length + 1 : 0, 'longest-wait-ms': first ? now - first.since : 0 },
+            ...{ mode: first?.kind, holders, permits, held: taken(all), free: Number(permits) - taken(all) },
+            'next-end-ms': all[0] && Math.min(...all.map(({ until }) => until)) - now,
+            ...{ waiters: waits.length, 'longest-wait-ms': waits[0] ? now - waits[0].since : 0 },
         };
+    }
+
+    // What there is
+
+    private readonly now = () => Math.floor(performance.now() + this.offset);
+    private readonly exists = (key: string) => this.values.has(key) || this.of(key).length > 0;
+    private readonly end = (all: Ask[]) => void (this.held = this.held.filter((hold) => !all.includes(hold)));
+
+    /** What is held of a key: all, or what this owner has. */
+    private of(key: string, by?: Pick<Ask, 'owner' | 'kind'>): Ask[] {
+        const all = this.held.filter(({ keys }) => keys[0] === key);
+        if (!by) return all;
+        return all.filter(({ owner, kind }) => owner === by.owner && ['', 'exclusive', kind].includes(by.kind));
+    }
+
+    /** Refuses a key that holds something else than this. */
+    private check(key: string, kind: string): void {
+        const [value, [hold]] = [this.values.get(key), this.of(key)];
+        const isLock = value === undefined && hold !== undefined;
+        if (/semaphore|string/.test(kind) ? isLock : value !== undefined)
+            throw new Error('WRONGTYPE Operation against a key holding the wrong kind of value');
+        if (kind === 'semaphore' && Number.isNaN(Number(value ?? 0))) throw new Error('LOCKTYPE the key holds a text');
+        if (isLock && kind && (kind === 'exclusive') !== (hold.kind === 'exclusive'))
+            throw new Error('LOCKTYPE the key is locked in another way');
+    }
+
+    /** The place of this wait, or of one that begins now. */
+    private place({ owner, keys }: Ask): number {
+        const place = this.waiting.findIndex((one) => one.owner === owner && String(one.keys) === String(keys));
+        return place < 0 ? this.waiting.length : place;
+    }
+
+    /** Whether it can be granted, behind those that wait before it. What its owner holds already is granted again. */
+    private isFree(ask: Ask): boolean {
+        return ask.keys.every((key) => {
+            const all = this.of(key);
+            const others = all.filter(({ owner }) => owner !== ask.owner);
+            if (this.of(key, ask).length > 0) return true;
+            // Who reads may write before those that wait, and the reverse.
+            if (others.length === all.length && at(key, this.waiting.slice(0, this.place(ask)))[0]) return false;
+            if (ask.kind === 'semaphore') return taken([...all, ask]) <= Number(this.values.get(key) ?? 0);
+            return others.every(({ kind }) => kind === 'read' && ask.kind === 'read');
+        });
+    }
+
+    private grant(ask: Ask): number[] {
+        return ask.keys.map((key) => {
+            const [beside] = this.of(key);
+            let [own] = this.of(key, ask);
+            if (!own) {
+                const tokens = (ask.kind === 'read' && beside?.tokens) || [(this.lastToken += 1)];
+                // What a writer reads has its token, too.
+                if (ask.kind === 'write') beside?.tokens.unshift(tokens[0]!);
+                this.held.push((own = { ...ask, keys: [key], tokens, since: this.now(), until: 0 }));
+            }
+            own.until = Math.max(own.until, this.now() + ask.number('PX', 0));
+            own.note = ask.note ?? own.note;
+            return own.tokens[0]!;
+        });
+    }
+
+    /** Removes a key, and what is held of it: whether it was there. */
+    private remove(key: string): boolean {
+        const all = this.of(key);
+        this.end(all);
+        return this.values.delete(key) || all.length > 0;
+    }
+
+    /** Ends what is over, in the order of time, and grants what is free; resolves when the clients know it. */
+    private async settle(): Promise<void> {
+        let left = 0;
+        while (left <= 0) {
+            this.waiting.forEach((wait) => this.isFree(wait) && this.tell(wait, `granted ${this.grant(wait).join()}`));
+            const [next] = [...this.held, ...this.waiting].sort((one, other) => one.until - other.until);
+            left = (next?.until ?? Infinity) - this.now();
+            if (next && left <= 0) this.held.includes(next) ? this.end([next]) : this.tell(next, 'timeout');
+        }
+        clearTimeout(this.timer);
+        this.timer = setTimeout(() => void this.settle(), Math.min(left, 2 ** 31 - 1)).unref();
+        const ended = this.known.filter((hold) => !this.held.includes(hold));
+        this.known = this.held;
+        await Promise.all(ended.flatMap(({ keys, owner }) => this.clients.map((one) => one.recheck(keys[0]!, owner))));
+    }
+
+    /** Ends a wait. */
+    private tell(wait: Ask, outcome: string): void {
+        const [channel, tag] = wait.options.get('NOTIFY')!;
+        this.waiting = this.waiting.filter((one) => one !== wait);
+        setImmediate(() => this.heard.get(channel!)?.(`${outcome} ${tag}`));
     }
 }
 
-function meets(one: Ask, other: Ask): boolean {
-    return one.keys.some((key) => other.keys.includes(key));
-}
+/** The waits for a key. */
+const at = (key: string, waits: readonly Ask[]) => waits.filter(({ keys }) => keys.includes(key));
+/** How many permits they have. */
+const taken = (holds: readonly Ask[]) => holds.reduce((sum, { number }) => sum + number('COUNT', 1), 0);
 
-/** Whether the newer one of them takes the other's place. */
-function isSame(one: Ask, other: Ask): boolean {
-    return one.owner === other.owner && meets(one, other);
-}
-
-/** A word of an option, and those that follow. */
-function after(words: readonly string[], option: string): readonly string[] {
-    const at = words.indexOf(option);
-    return at < 0 ? [] : words.slice(at);
-}
-
-/** Reads a command as lock clients write it. */
-function parse([name = '', ...words]: string[]): Ask {
-    const verb = name.toUpperCase();
+/** A command with options, as lock clients write it. */
+function parse(verb: string, words: string[]) {
     const keys = verb === 'LOCK.MACQUIRE' ? words.splice(0, 1 + Number(words[0])).slice(1) : words.splice(0, 1);
-    const [owner = '', ...options] = words;
-    const number = (option: string, absent: number) => Number(after(options, option)[1] ?? absent);
-    const mode = ['READ', 'WRITE'].find((word) => options.includes(word)) ?? '';
-    return {
-        ...{ verb, keys, owner, mode, words: options, note: after(options, 'NOTE')[1] ?? null },
-        ...{ token: number('TOKEN', 0), count: number('COUNT', 1), lease: number('PX', 0), since: 0, until: 0 },
-    };
+    const [owner = ''] = words.splice(0, 1);
+    const [any, known] = OPTIONS[verb]!;
+    const options = new Map<string, string[]>();
+    while (words.length > 0) {
+        const option = words.shift()!.toUpperCase();
+        const length = option === 'NOTIFY' ? 2 : /^(READ|WRITE|ONCE|ALL)$/.test(option) ? 0 : 1;
+        if (!known.split(' ').includes(option) || words.length < length) throw new Error(SYNTAX);
+        options.set(option, words.splice(0, length));
+    }
+    if (options.has('BLOCK') !== options.has('NOTIFY')) throw new Error(SYNTAX);
+    /** The number behind an option. */
+    const number = (option: string, absent: number) => Number(options.get(option)?.[0] ?? absent);
+    const mode = ['READ', 'WRITE'].find((word) => options.has(word))?.toLowerCase();
+    const kind = mode ?? (options.has('NOTE') ? 'exclusive' : any);
+    const tokens = (options.get('TOKEN') ?? []).map(Number);
+    return { verb, keys, owner, kind, options, number, tokens, note: options.get('NOTE')?.[0], since: 0, until: 0 };
 }

@@ -1,3 +1,5 @@
+import type { LockClient } from './client.js';
+
 /** The words of a command, with its name. */
 export type Words = readonly (string | Buffer)[];
 
@@ -53,8 +55,8 @@ export interface Transport {
     send(requests: readonly Request[]): void;
     /** The name of the node that serves a slot; empty outside a cluster. */
     node(slot: number): string;
-    /** If it learns by itself when a hold may have ended: takes what renews the holds of an owner. */
-    attach?(renew: (owner: string) => Promise<void>): void;
+    /** Of the server in memory: its clients learn by it when time passes, and when a hold has ended. */
+    attach?(client: LockClient): void;
     /** Opens a connection to the node of a slot. `ended` is called at most once, and not after `close()`. */
     open(slot: number, heard: (message: string) => void, ended: () => void): Promise<Subscription>;
 }

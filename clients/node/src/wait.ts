@@ -22,6 +22,11 @@ export class Wait {
         this.wake?.();
     }
 
+    /** So much time passes at once. */
+    pass(_ms: number): void {
+        this.ring();
+    }
+
     /** The outcome of this promise; the reason of a stop. */
     until<T>(promise: Promise<T>): Promise<T> {
         return new Promise((resolve, reject) => {
