@@ -1,9 +1,11 @@
-// The agent of the Node package: the orders of driver/ticket_agent.rs, over node-redis, ioredis and iovalkey.
+// The agent of the Node package: the orders of driver/ticket_agent.rs, over node-redis, ioredis and iovalkey, and above
+// the server in memory (`double`).
 import { createInterface } from 'node:readline';
 import * as ioredis from 'ioredis';
 import * as iovalkey from 'iovalkey';
 import { createClient, createCluster } from 'redis';
 import { LockClient } from 'redis-lock-client';
+import { TestServer } from 'redis-lock-client/testing';
 
 const [host, port, library, tag] = process.argv.slice(2);
 const socket = { host, port: Number(port) };
@@ -15,10 +17,38 @@ async function connect() {
   return client.on('error', () => {}).connect();
 }
 
-const redis = await connect();
-const locks = new LockClient(redis, { onWarning: () => {} });
+const redis = library === 'double' ? new TestServer() : await connect();
 const running = new Map(); // what cancels each acquire
 const holds = new Map(); // by key, owner and token
+const over = new WeakSet(); // the holds that are released or left
+const events = new Map(); // what the observer was told, by the keys with commas
+
+const tell = (word) => (lock) => {
+  const key = lock.name.replaceAll(', ', ',');
+  events.set(key, [...(events.get(key) ?? []), word]);
+};
+const observer = {
+  asked: tell('asked'),
+  answered: (lock, granted, waited, error) =>
+    tell(granted ? 'granted' : error === undefined ? 'refused' : 'failed')(lock),
+  released: (lock, held) => held && tell('released')(lock), // a lost one has ended
+  lost: tell('lost'),
+  late: tell('late'),
+};
+const locks = new LockClient(redis, { onWarning: () => {}, observer });
+
+// The options of the package, by words such as `queue=1`.
+const NUMBERS = { queue: 'queue', replicas: 'replicas', within: 'replicasWithin', limit: 'permits', count: 'count' };
+function optionsOf(lease, words) {
+  const options = { lease: Number(lease) };
+  for (const [name, value] of words.map((word) => word.split('='))) {
+    if (name === 'mode' || name === 'note') options[name] = value;
+    else if (name in NUMBERS) options[NUMBERS[name]] = Number(value);
+  }
+  return options;
+}
+const lockOf = (key, lease, words, more) => locks.lock(key.split(','), { ...optionsOf(lease, words), ...more });
+const permitsOf = (key, lease, words) => locks.semaphore(key, optionsOf(lease, words));
 
 // Waits for a lock or a permit, and remembers the hold.
 async function granted(id, limiter, key, owner, wait) {
@@ -27,34 +57,68 @@ async function granted(id, limiter, key, owner, wait) {
   try {
     const hold = await limiter.tryAcquire({ wait: Number(wait), signal: controller.signal });
     if (hold === null) return 'nil';
-    holds.set(`${key} ${owner} ${hold.token}`, hold);
-    return `token ${hold.token}`;
+    return remember(key, owner, hold);
   } catch (error) {
     if (controller.signal.aborted) return 'cancelled';
     throw error;
   }
 }
 
+function remember(key, owner, hold) {
+  holds.set(`${key} ${owner} ${hold.token}`, hold);
+  return `token ${hold.token}`;
+}
+
 const held = (key, owner, token) => holds.get(`${key} ${owner} ${token}`);
 
 const orders = {
-  acquire: async (id, key, owner, wait, lease) =>
-    granted(id, locks.lock(key, { owner, lease: Number(lease), renew: false }), key, owner, wait),
-  async keep(id, key, owner, wait, lease, onLost) {
-    const answer = await granted(id, locks.lock(key, { owner, lease: Number(lease) }), key, owner, wait);
-    if (onLost === 'close') {
+  acquire: async (id, key, owner, wait, lease, ...words) =>
+    granted(id, lockOf(key, lease, words, { owner, renew: false }), key, owner, wait),
+  async keep(id, key, owner, wait, lease, ...words) {
+    const answer = await granted(id, lockOf(key, lease, words, { owner }), key, owner, wait);
+    if (words.includes('on-lost=close')) {
       held(key, owner, answer.split(' ')[1]).signal.addEventListener('abort', async () => {
         console.log(`${id} ${await orders.close()}`);
       });
     }
     return answer;
   },
-  permit: async (id, key, owner, wait, lease) =>
-    granted(id, locks.semaphore(key, { lease: Number(lease) }), key, owner, wait),
+  permit: async (id, key, owner, wait, lease, ...words) => granted(id, permitsOf(key, lease, words), key, owner, wait),
+  async resume(id, key, owner, token, lease, ...words) {
+    const one = (words.includes('permits=yes') ? permitsOf : lockOf)(key, lease, words);
+    // The package makes the id of a permit.
+    return remember(key, owner, await one.resume(held(key, owner, token)?.owner ?? owner, Number(token)));
+  },
   renew: (id, key, owner, token, lease) => ended(held(key, owner, token)?.renew(Number(lease))),
-  release: (id, key, owner, token) => ended(held(key, owner, token)?.release()),
-  state: async (id, key, owner, token) => (held(key, owner, token).valid() ? 'held' : 'lost'),
+  release: (id, ...of) => finished(held(...of), (hold) => hold.release()),
+  leave: (id, key, owner, token, rest) => finished(held(key, owner, token), (hold) => hold.leave(Number(rest))),
+  state: async (id, ...of) => (held(...of).valid() ? 'held' : 'lost'),
   do: async (id, key, owner, token, ...command) => `did ${await held(key, owner, token).execute(...command)}`,
+  async info(id, key) {
+    const { mode, holders, waiters } = await locks.lock(key).info();
+    if (mode === undefined) return 'info nil';
+    return ['info', mode, waiters, ...holders.map((one) => `${one.owner}/${one.token}/${one.note ?? ''}`)].join(' ');
+  },
+  async 'info-permits'(id, key) {
+    const { permits, free, held, waiters } = await locks.semaphore(key).info();
+    return permits + waiters === 0 ? 'info nil' : `info ${permits} ${free} ${held} ${waiters}`;
+  },
+  async events(id, key) {
+    await new Promise(setImmediate); // the package tells in a later turn
+    return ['events', ...(events.get(key) ?? [])].join(' ');
+  },
+  async advance(id, ms) {
+    await redis.advance(Number(ms));
+    return 'advanced';
+  },
+  async break(id, key) {
+    await redis.lose(key);
+    return 'broken';
+  },
+  async 'has-replicas'(id, number) {
+    redis.replicas = Number(number);
+    return 'has';
+  },
   async lost(id, key, owner, token) {
     const { signal } = held(key, owner, token);
     if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -120,6 +184,14 @@ const orders = {
   },
 };
 
+// Its release, or what takes the place of it. 0: it had been before.
+async function finished(hold, doing) {
+  if (hold === undefined || over.has(hold)) return 0;
+  const answer = await ended(doing(hold));
+  over.add(hold);
+  return answer;
+}
+
 // 0: lost, or the token of another grant.
 async function ended(doing) {
   try {
@@ -137,6 +209,8 @@ const kinds = {
   CLOSED: 'closed',
   CONFIG: 'usage',
   NO_SEMAPHORE: 'no-semaphore',
+  QUEUEFULL: 'queue-full',
+  NOT_REPLICATED: 'not-replicated',
 };
 const kind = (error) => kinds[error.code] ?? 'other';
 
