@@ -158,14 +158,21 @@ export class Acquisition extends Wait {
         const commands = claim.renew(terms.lease, hold.tokens);
         const ask = () => this.until(client.replicas.ask(claim.key, commands, replicas, replicasWithin));
         let { answers, sent } = await ask();
-        if (answers.some(({ error }) => /^(MOVED|ASK)$/.test((error as LockError | undefined)?.code ?? ''))) {
-            // The client of the program learns of the key's node.
+        const isElsewhere = ({ error }: Answer) => /^(MOVED|ASK)$/.test((error as LockError | undefined)?.code ?? '');
+        const begun = new Moment();
+        for (let next: number | undefined; answers.some(isElsewhere) && begun.elapsed() < terms.lease;) {
+            // The client of the program learns of the key's node: that of ioredis by chance, when it asks another one.
             await this.until(Promise.all(commands.map((command) => client.send(command))));
+            const now = jittered(next);
+            next = now.next;
+            this.isRung = false;
+            await this.sleep(now.pause);
+            this.check();
             ({ answers, sent } = await ask());
         }
         const isLost = ({ reply, error }: Answer) =>
             error === undefined ? Number(reply) !== 1 : error instanceof RefusedError && error.isLoss;
-        if (answers.slice(0, -1).some(isLost)) return false;
+        if (answers.slice(0, commands.length).some(isLost)) return false;
         const failed = answers.find(({ error }) => error !== undefined);
         // A fail-over: the new primary may have the grant.
         if ((failed?.error as LockError | undefined)?.code === 'UNBLOCKED')

@@ -5,7 +5,10 @@ import type { Answer, Command, Subscription } from './transport.js';
 /** The time after which an unused connection is closed. */
 const IDLE = 30_000;
 
-/** What replicas are to have: the commands, and the answers to them and to `WAIT`, with a moment before. */
+/**
+ * What replicas are to have: the commands, and the answers to them and to `WAIT`, with a moment before; or those that
+ * show that it is not held.
+ */
 interface Check {
     readonly commands: readonly Command[];
     readonly replicas: number;
@@ -65,23 +68,37 @@ export class Replicas {
             const replicas = Math.max(...checks.map((check) => check.replicas));
             const within = Math.max(...checks.map((check) => check.within));
             const wait = { key: '', words: ['WAIT', String(replicas), String(within)] };
-            const commands = [...checks.flatMap((check) => check.commands), wait];
-            let answers: Answer[];
             let sent = new Moment();
+            const tell = (check: Check, answers: readonly Answer[]) =>
+                check.answer(
+                    answers.map((answer) => this.client.ofPackage(answer)),
+                    sent,
+                );
             try {
                 line.connection ??= this.client.open(slot, () => (line.connection = undefined));
                 const connection = await this.client.inTime(line.connection);
                 connection.keep(true);
                 sent = new Moment();
-                answers = await this.client.inTime(connection.call(commands), within);
+                let held = checks.length;
+                const renewals = checks.map(async (check) => {
+                    const answers = await connection.call(check.commands);
+                    if (answers.every(({ reply, error }) => error === undefined && Number(reply) === 1)) return answers;
+                    // What is not held here any more needs no replicas: its slot has moved, perhaps.
+                    tell(check, answers);
+                    held -= 1;
+                    if (held === 0) this.end(line);
+                    return answers;
+                });
+                const [counts, ...all] = await this.client.inTime(
+                    Promise.all([connection.call([wait]), ...renewals]),
+                    within,
+                );
+                for (const [place, check] of checks.entries()) tell(check, [...all[place]!, ...counts]);
                 connection.keep(false);
             } catch (error) {
                 this.end(line);
-                answers = commands.map(() => ({ error, sends: 1 }));
+                for (const check of checks) tell(check, [{ error, sends: 1 }]);
             }
-            answers = answers.map((answer) => this.client.ofPackage(answer));
-            const count = answers.pop()!;
-            for (const check of checks) check.answer([...answers.splice(0, check.commands.length), count], sent);
         }
         line.isBusy = false;
         line.idle = setTimeout(() => this.end(line), IDLE).unref();

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Cluster } from 'ioredis';
 import { LockClient } from 'redis-lock-client';
-import { CLUSTERS, failure, fresh, Server, side, until } from './harness.js';
+import { CLUSTERS, failure, fresh, moveSlot, Server, side, until } from './harness.js';
 
 const SLOTS = 16_384;
 const nodes = [await startNode(), await startNode()];
@@ -61,7 +61,7 @@ for (const [library, connect] of Object.entries(CLUSTERS)) {
             await until(async () => (await from.waiters(key)) === number + 1);
         }
         const to = nodes.find((node) => node !== from)!;
-        await move(key, from, to);
+        await moveSlot(key, from, to);
         await until(async () => (await to.waiters(key)) === 5);
         await hold.renew();
         assert.ok(hold.valid());
@@ -129,7 +129,7 @@ test('ioredis with enableAutoPipelining: a slot that moved is found beside other
     const counts = Array.from({ length: 50 }, () => fresh('count'));
     const timer = setInterval(() => counts.forEach((count) => cluster.incr(count).catch(() => {})), 1);
     const from = await nodeOf(key);
-    await move(
+    await moveSlot(
         key,
         from,
         nodes.find((node) => node !== from)!,
@@ -163,16 +163,4 @@ async function nodeOf(key: string): Promise<Server> {
             return node;
     }
     throw new Error(`no node has the slot of ${key}`);
-}
-
-/** Moves the slot of a key, with its keys. */
-async function move(key: string, from: Server, to: Server): Promise<void> {
-    const slot = Number(await from.call('CLUSTER', 'KEYSLOT', key));
-    const [fromId, toId] = [ids[nodes.indexOf(from)]!, ids[nodes.indexOf(to)]!];
-    await to.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', fromId);
-    await from.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', toId);
-    for (const one of (await from.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[]) {
-        await from.call('MIGRATE', '127.0.0.1', to.port, one, 0, 5_000);
-    }
-    for (const node of [to, from]) await node.call('CLUSTER', 'SETSLOT', slot, 'NODE', toId);
 }

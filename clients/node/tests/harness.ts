@@ -1,6 +1,6 @@
 /** Servers and clients for the tests. Each server has a loopback port of its own, and ends with its test file. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -54,14 +54,35 @@ export class Server {
 
     static async startWith(module: string[], options: string[] = []): Promise<Server> {
         const server = new Server(await freePort(), [...module, ...options]);
-        after(() => server.remove());
-        await server.run();
-        return server;
+        return server.begin();
+    }
+
+    /** A primary and its replica. */
+    static async pair(): Promise<[primary: Server, replica: Server]> {
+        const primary = await Server.start('--repl-diskless-sync-delay', '0');
+        const replica = await Server.start('--replicaof', '127.0.0.1', String(primary.port));
+        await until(async () => (await primary.call('WAIT', 1, 100)) === 1);
+        return [primary, replica];
+    }
+
+    /** A Sentinel of this primary, which it calls `main`. */
+    static async sentinel(primary: Server): Promise<Server> {
+        const server = new Server(await freePort(), []);
+        const file = join(server.folder, 'sentinel.conf');
+        writeFileSync(file, `sentinel monitor main 127.0.0.1 ${primary.port} 1\n`);
+        server.options.push(file, '--sentinel');
+        return server.begin();
+    }
+
+    private async begin(): Promise<this> {
+        after(() => this.remove());
+        await this.run();
+        return this;
     }
 
     async run(): Promise<void> {
         const fixed = ['--port', String(this.port), '--bind', '127.0.0.1', '--save', '', '--dir', this.folder];
-        this.child = spawn(SERVER, [...fixed, ...this.options], { stdio: 'ignore' });
+        this.child = spawn(SERVER, [...this.options, ...fixed], { stdio: 'ignore' });
         if (this.admin === undefined) {
             const place = { host: '127.0.0.1', port: this.port };
             this.admin = new IoRedis({ ...place, retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -111,6 +132,18 @@ export class Server {
     async isFree(key: string): Promise<boolean> {
         return (await this.call('LOCK.INFO', key)) === null;
     }
+}
+
+/** Moves the slot of a key, with its keys, between two nodes of a cluster. */
+export async function moveSlot(key: string, from: Server, to: Server): Promise<void> {
+    const slot = Number(await from.call('CLUSTER', 'KEYSLOT', key));
+    const [fromId, toId] = [await from.call('CLUSTER', 'MYID'), await to.call('CLUSTER', 'MYID')];
+    await to.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', fromId);
+    await from.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', toId);
+    for (const one of (await from.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[]) {
+        await from.call('MIGRATE', '127.0.0.1', to.port, one, 0, 5_000);
+    }
+    for (const node of [to, from]) await node.call('CLUSTER', 'SETSLOT', slot, 'NODE', toId);
 }
 
 /** A client of a library, and its locks. */

@@ -1,12 +1,11 @@
 /** Grants that count only when replicas have them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Redis } from 'ioredis';
 import { type HoldOptions, NotReplicatedError } from 'redis-lock-client';
-import { BOTH, CLUSTERS, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
+import { BOTH, CLUSTERS, failure, fresh, LIBRARIES, moveSlot, Server, side, until } from './harness.js';
 
-const server = await Server.start('--repl-diskless-sync-delay', '0');
-const replica = await Server.start('--replicaof', '127.0.0.1', String(server.port));
-await until(async () => (await server.call('WAIT', 1, 100)) === 1);
+const [server, replica] = await Server.pair();
 const PATIENT = { replicas: 1, replicasWithin: 60_000 };
 
 for (const [library, connect] of Object.entries(LIBRARIES)) {
@@ -41,9 +40,7 @@ for (const [library, connect] of Object.entries(LIBRARIES)) {
 
 for (const [library, connect] of Object.entries(LIBRARIES)) {
     test(`${library}: a replica that stands still delays no other lock`, async () => {
-        const primary = await Server.start('--repl-diskless-sync-delay', '0');
-        const copy = await Server.start('--replicaof', '127.0.0.1', String(primary.port));
-        await until(async () => (await primary.call('WAIT', 1, 100)) === 1);
+        const [primary, copy] = await Server.pair();
         await using one = await side(connect, primary.port);
         copy.freeze();
         const before = await asked(primary);
@@ -81,9 +78,7 @@ async function asking(primary: Server): Promise<string> {
 
 for (const library of BOTH) {
     test(`${library}: a grant that replicas have after its lease counts for nothing`, async () => {
-        const primary = await Server.start('--repl-diskless-sync-delay', '0');
-        const copy = await Server.start('--replicaof', '127.0.0.1', String(primary.port));
-        await until(async () => (await primary.call('WAIT', 1, 100)) === 1);
+        const [primary, copy] = await Server.pair();
         await using one = await side(LIBRARIES[library]!, primary.port);
         const long = { replicas: 1, replicasWithin: 3_600_000 };
         copy.freeze();
@@ -128,7 +123,7 @@ async function asked(primary: Server): Promise<number> {
 
 const CLUSTER = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '5000', '--repl-diskless-sync-delay', '0'];
 
-test('in a cluster the node of the key is asked', async () => {
+test('in a cluster the node of the key is asked, also when its slot has moved', async () => {
     const nodes = [await Server.start(...CLUSTER), await Server.start(...CLUSTER), await Server.start(...CLUSTER)];
     const [first, second, copy] = nodes as [Server, Server, Server];
     await first.call('CLUSTER', 'ADDSLOTSRANGE', 0, 8_191);
@@ -148,9 +143,42 @@ test('in a cluster the node of the key is asked', async () => {
         await until(async () => /cluster_state:ok[^]*cluster_known_nodes:3/.test(await node.call('CLUSTER', 'INFO')));
     for (const [library, connect] of Object.entries(CLUSTERS)) {
         await using one = await side(connect, first.port);
-        // `foo` is in the half of the second node, and `bar` in that of the first.
+        // `foo` is in the half of the second node, and `bar` and `baz` in that of the first.
         await (await one.locks.lock('foo', PATIENT).acquire()).release();
         const error = await failure(one.locks.lock('bar', { replicas: 1, replicasWithin: 20 }).acquire());
         assert.match(String(error.message), /0 of 1 replicas/, library);
     }
+    for (const library of BOTH) {
+        await using one = await side(CLUSTERS[library]!, first.port);
+        // While the first node waits for the replicas of another lock, the slot of this one leaves.
+        const other = failure(one.locks.lock('baz', PATIENT).acquire());
+        const busy = await asking(first);
+        const wait = one.locks.lock('bar', PATIENT).acquire();
+        await until(async () => !(await first.isFree('bar')));
+        await moveSlot('bar', first, second);
+        await first.call('CLIENT', 'UNBLOCK', busy);
+        assert.equal((await other).code, 'NOT_REPLICATED', library);
+        const hold = await wait;
+        assert.ok(hold.valid());
+        await copy.call('READONLY');
+        assert.equal(await copy.call('EXISTS', 'bar'), 1, library);
+        await hold.release();
+        await moveSlot('bar', second, first);
+    }
+});
+
+test('with Sentinel the primary that it names is asked', async () => {
+    const [former, next] = await Server.pair();
+    const sentinel = await Server.sentinel(former);
+    const redis = new Redis({ sentinels: [{ host: '127.0.0.1', port: sentinel.port }], name: 'main' });
+    redis.on('error', () => {});
+    await using one = await side(async () => ({ redis, close: () => redis.disconnect() }), sentinel.port);
+    await (await one.locks.lock('x', PATIENT).acquire()).release();
+    // It has to know the replica first.
+    await until(() => sentinel.call('SENTINEL', 'FAILOVER', 'main').catch(() => false));
+    await until(async () => (await next.call('ROLE'))[0] === 'master' && (await next.call('WAIT', 1, 100)) === 1);
+    await until(() => redis.status === 'ready' && redis.stream.remotePort === next.port);
+    const before = await asked(next);
+    await (await one.locks.lock('x', PATIENT).acquire()).release();
+    assert.equal((await asked(next)) - before, 1);
 });

@@ -11,7 +11,7 @@ async function waiting(locks: LockClient, name: string, count: number): Promise<
     await until(async () => (await locks.lock(name).info()).waiters === count);
 }
 
-test('what is renewed outlasts the time that passes; other holds end with their leases, and waits at their bounds', async () => {
+test('what is renewed outlasts the time that passes; other leases and waits end', async () => {
     const server = new TestServer();
     await using locks = new LockClient(server, { onWarning: () => {} });
     const kept = await locks.lock('kept').acquire();
