@@ -113,10 +113,13 @@ export class LockClient implements AsyncDisposable {
         await Promise.all(holds.map((hold) => hold.probe()));
     }
 
-    /** So much time passes at once: the claims of what is held on. @internal */
-    pass(ms: number): Claim[] {
+    /** So much time passes at once: what is held on, by its keys. @internal */
+    pass(ms: number): { key: string; owner: string; kind: string }[] {
         for (const wait of [...this.waits.items]) wait.pass(ms);
-        return [...this.holds.items].filter((hold) => hold.pass(ms)).map(({ claim }) => claim);
+        const held = [...this.holds.items].filter((hold) => hold.pass(ms));
+        return held.flatMap(({ claim: { owner, terms } }) =>
+            terms.keys.map((key) => ({ key, owner, kind: terms.kind })),
+        );
     }
 
     /** The lock of this name, or one of several names, which are granted together. */

@@ -61,8 +61,8 @@ export class TestServer implements Transport {
         // What was answered before reaches the clients before.
         await new Promise(setImmediate);
         this.offset += ms;
-        for (const { owner, terms } of this.clients.flatMap((client) => client.pass(ms)))
-            for (const hold of terms.keys.flatMap((key) => this.of(key, { owner, kind: terms.kind }))) hold.until += ms;
+        const kept = this.clients.flatMap((client) => client.pass(ms)).flatMap((one) => this.of(one.key, one));
+        for (const hold of new Set(kept)) hold.until += ms;
         await this.settle();
     }
 
