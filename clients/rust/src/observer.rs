@@ -17,7 +17,7 @@ use crate::trace::{event, shown, Text};
 
 /// What happens to the locks of a server, for the metrics and traces of a program
 /// ([`ServerBuilder::observer`](crate::ServerBuilder::observer)). Each acquisition is asked and answered once; each
-/// granted one is released once, also when it was lost before.
+/// granted one is then either released or lost, once.
 ///
 /// The methods are called in the program's own task where it acquires and releases, and otherwise on a thread that
 /// renews nothing: they may block there. One that panics is a warning in the log. A lock of a
@@ -47,7 +47,7 @@ pub trait LockObserver: Send + Sync {
         let _ = (lock, granted, waited, error);
     }
 
-    /// A guard is released, left or dropped, this long after the grant.
+    /// A guard whose hold was not lost is released, left or dropped, this long after the grant.
     fn released(&self, lock: &LockName, held: Duration) {
         let _ = (lock, held);
     }

@@ -93,7 +93,9 @@ pub(crate) async fn acquire<Of: 'static>(
         }
         let waited = now() - began;
         match &acquired {
-            Ok(Some(guards)) => guards.iter().for_each(|guard| guard.record_grant(waited)),
+            Ok(Some(guards)) => guards
+                .iter()
+                .for_each(|guard| guard.hold.record_grant(waited)),
             _ => terms
                 .iter()
                 .for_each(|terms| events::not_acquired(terms, error, waited)),

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::time::{sleep_until, timeout_at};
 
 use crate::error::{Error, Result};
-use crate::lock::events;
 use crate::lock::loss::Lost;
 use crate::lock::release::{give_up, release};
 use crate::lock::renewal::{renew_once, Hold};
@@ -60,11 +59,6 @@ impl<Of> Guard<Of> {
             _of: PhantomData,
             hold,
         }
-    }
-
-    /// Records the grant, `waited` after the acquisition began.
-    pub(crate) fn record_grant(&self, waited: Duration) {
-        events::acquired(&self.hold.claim, self.hold.token, waited);
     }
 
     /// The fencing token of this grant: higher than that of every earlier grant of this key. Pass it to the resource

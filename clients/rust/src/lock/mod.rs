@@ -313,7 +313,7 @@ impl Lock {
             Ok(sent) => {
                 let hold = Hold::new(claim, token, lease, margin, sent);
                 let guard = Guard::new(hold, false, None);
-                guard.record_grant(now() - began);
+                guard.hold.record_grant(now() - began);
                 Ok(guard)
             }
             Err(error) => {

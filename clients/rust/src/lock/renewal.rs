@@ -9,7 +9,8 @@
 //! If not, it renews early: only the reply to a renewal ends the hold.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::Value;
@@ -40,7 +41,9 @@ pub(crate) struct Hold {
     pub renewal: Renewal,
     /// Locked while a renewal is under way. Until the moment in it, one without an answer may be served late.
     pub renewing: tokio::sync::Mutex<Option<Instant>>,
-    observed: Option<Box<Observed>>,
+    /// From the moment when the program has the hold: one that is given up before was not granted.
+    observed: OnceLock<Observed>,
+    is_lost: AtomicBool,
 }
 
 /// The certain part of a lease. The server counts in whole milliseconds, so its time of the grant may be almost one
@@ -60,7 +63,8 @@ impl Hold {
     ) -> Arc<Hold> {
         let notice = LossNotice::new();
         let hold = Hold {
-            observed: Observed::of(&claim.server, &claim.key, claim.kind).map(Box::new),
+            observed: OnceLock::new(),
+            is_lost: AtomicBool::new(false),
             claim,
             token,
             margin,
@@ -77,10 +81,34 @@ impl Hold {
         self.notice.confirmed().lease
     }
 
+    /// The program has the hold, this time after it has asked for it.
+    pub(crate) fn record_grant(&self, waited: Duration) {
+        events::acquired(&self.claim, self.token, waited);
+        if let Some(observed) = Observed::of(&self.claim.server, &self.claim.key, self.claim.kind) {
+            let observed = self.observed.get_or_init(|| observed);
+            if let Some(why) = self.notice.reason() {
+                observed.lost(&why);
+            }
+        }
+    }
+
+    /// The hold is lost. It is told before the holder knows, once, and not after the end.
+    pub(crate) fn lose(&self, why: LostReason) {
+        if !self.notice.is_over() && !self.is_lost.swap(true, Ordering::Relaxed) {
+            events::lost(&self.claim, self.token, &why);
+            self.observed
+                .get()
+                .into_iter()
+                .for_each(|observed| observed.lost(&why));
+        }
+        self.notice.lose(why);
+    }
+
     /// The holder ends the hold. Nothing happens the second time.
     pub(crate) fn finish(&self) {
-        let observed = self.observed.as_ref();
-        if let Some(observed) = observed.filter(|_| !self.notice.is_over()) {
+        let observed = self.observed.get();
+        let is_held = !self.notice.is_over() && self.notice.reason().is_none();
+        if let Some(observed) = observed.filter(|_| is_held) {
             observed.released(now() - observed.since);
         }
         self.notice.finish();
@@ -112,16 +140,11 @@ pub(crate) fn keep(hold: Arc<Hold>, bound: Option<Caller>) -> impl Future<Output
     // Created outside of the task, which may be dropped before its first poll.
     let on_drop = LossOnDrop(hold.notice.clone());
     async move {
+        let _on_drop = on_drop;
         let shared = || Caller::shared(&hold.claim.server, &hold.claim.key);
         let mut caller = bound.unwrap_or_else(shared);
         let why = run(&hold, &mut caller).await;
-        if !on_drop.0.is_over() {
-            events::lost(&hold.claim, hold.token, &why);
-            hold.observed
-                .iter()
-                .for_each(|observed| observed.lost(&why));
-        }
-        on_drop.0.lose(why);
+        hold.lose(why);
         if caller.is_bound() {
             // The end of the connection would release the lock, and the holder has yet to stop.
             std::future::pending().await
@@ -155,9 +178,9 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
             Ok(Ok((sent, lease))) => {
                 hold.confirm(sent, lease);
                 events::renewed(&hold.claim, hold.token);
-                hold.observed
-                    .iter()
-                    .for_each(|observed| observed.renewed(renewal, lease));
+                if let Some(observed) = hold.observed.get() {
+                    observed.renewed(renewal, lease);
+                }
             }
             Ok(Err(why)) => return why,
             Err(_) => return LostReason::Unconfirmed,

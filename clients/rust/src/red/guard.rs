@@ -177,7 +177,8 @@ impl RedGuard {
     }
 
     fn stop_renewal(&self) {
-        let is_held = !self.counted.is_empty() && !self.hold.notice.is_over();
+        let notice = &self.hold.notice;
+        let is_held = !self.counted.is_empty() && !notice.is_over() && notice.reason().is_none();
         if let (true, Some(observed)) = (is_held, &self.hold.observed) {
             observed.released(now() - self.granted);
         }

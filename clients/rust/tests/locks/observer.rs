@@ -171,7 +171,29 @@ async fn a_loss_is_told_and_its_handler_may_block() {
     assert_eq!(other.release().await.unwrap(), Released::Yes);
     told.events();
     drop(guard);
-    assert_eq!(told.events(), ["k exclusive released"]);
+    assert_eq!(told.events(), [""; 0], "it was lost");
+}
+
+/// A grant that the program never had, because too few replicas have it or it was dropped meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_is_given_up_is_not_released() {
+    let real = TestServer::start();
+    let told = Told::default();
+    let server = told.server(&real);
+    let lock = lock(&server).replicas(1);
+    let error = lock.acquire().await.unwrap_err();
+    let refused = format!("k exclusive answered false {error}");
+    assert_eq!(told.events(), ["k exclusive asked", refused.as_str()]);
+    let looking = lock.replicas_within(PATIENT);
+    let looking = tokio::spawn(async move { looking.acquire().await });
+    until("a WAIT", || {
+        real.info_field("clients", "blocked_clients") == "1"
+    });
+    looking.abort();
+    assert!(looking.await.is_err());
+    assert!(server.settled().await.is_empty());
+    let given_up = ["k exclusive asked", "k exclusive answered false"];
+    assert_eq!(told.events(), given_up);
 }
 
 #[tokio::test(flavor = "multi_thread")]

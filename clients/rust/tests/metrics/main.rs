@@ -90,7 +90,6 @@ async fn waits_holds_and_losses_are_recorded() {
         "redis_lock.hold kind=exclusive lock=named",
         "redis_lock.wait kind=exclusive",
         loss,
-        "redis_lock.hold kind=exclusive",
     ];
     assert_eq!(*kept.0.lock().unwrap(), expected);
 }
