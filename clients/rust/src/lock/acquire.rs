@@ -129,15 +129,15 @@ async fn replicated<Of: 'static>(
     let renewals: Vec<_> = renewals.collect();
     let mut node = server.node_of(server.slot_of(key), 0).await?;
     let mut is_again = false;
-    let (sent, had) = loop {
+    let (sent, had, within) = loop {
         let looks = &server.inner.looks;
         let looked = looks.look(server, &node, renewals.clone(), replicas).await;
-        let (replies, sent, had) = looked?;
+        let (replies, sent, had, within) = looked?;
         let replies = replies.into_iter().map(Value::extract_error);
         let failed = |error| Error::new(server.name(), error);
         match replies.collect::<RedisResult<Vec<_>>>().map_err(failed) {
             Ok(replies) if replies.iter().all(|reply| *reply == Value::Int(1)) => {
-                break (sent, had)
+                break (sent, had, within)
             }
             Ok(_) => return Err(Error::Lost(LostReason::Taken)),
             Err(error) if !is_again && (error.has_code("MOVED") || error.has_code("ASK")) => {
@@ -161,7 +161,7 @@ async fn replicated<Of: 'static>(
             server: server.name().into(),
             wanted: replicas.wanted,
             had: u32::try_from(had).unwrap_or_default(),
-            within: replicas.within,
+            within,
         });
     }
     for (guard, hold) in guards.iter_mut().zip(&holds) {

@@ -28,8 +28,9 @@ pub(crate) struct Replicas {
     pub within: Duration,
 }
 
-/// The replies to the renewals, a moment before they were sent, and the number of replicas.
-pub(crate) type Seen = (Vec<Value>, Moment, u64);
+/// The replies to the renewals, a moment before they were sent, the number of replicas, and the time that these had: the
+/// longest of those who asked together.
+pub(crate) type Seen = (Vec<Value>, Moment, u64, Duration);
 
 struct Look {
     server: Server,
@@ -155,7 +156,8 @@ async fn look_at(node: &ConnectionInfo, connection: &mut Option<Connection>, loo
     for look in looks {
         let seen = match &mut answer {
             Ok((replies, sent, had)) => {
-                Ok((replies.take(look.renewals.len()).collect(), *sent, *had))
+                let replies = replies.take(look.renewals.len()).collect();
+                Ok((replies, *sent, *had, longest))
             }
             Err(error) => Err(error.clone()),
         };

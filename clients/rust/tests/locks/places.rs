@@ -115,7 +115,8 @@ async fn a_lock_outlives_the_death_of_its_node() {
     cluster.nodes[0].start_again();
 }
 
-fn sentinel_client(watched: &Watched, query: &str) -> Server {
+/// The primary that these sentinels name.
+pub fn sentinel_client(watched: &Watched, query: &str) -> Server {
     let ports = watched.sentinel_ports();
     let hosts: Vec<_> = ports
         .iter()

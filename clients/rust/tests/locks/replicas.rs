@@ -1,13 +1,17 @@
 //! Grants that replicas have to have.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use redis_lock_client::{Error, Lock, Mode, MultiLock, Released, Semaphore, Server};
-use redis_lock_harness::cluster::Cluster;
+use redis_lock_harness::cluster::{move_slot, slot_of, Cluster};
 use redis_lock_harness::replica::follow;
+use redis_lock_harness::sentinel::Watched;
 use redis_lock_harness::TestServer;
 
-use crate::servers::{client, patient, until, until_waits, LONG};
+use crate::places::sentinel_client;
+use crate::servers::{client, patient, until, until_waits, LONG, PATIENT};
 use crate::{lock, until_free};
 
 /// Enough for the replica that there is, also on a busy machine.
@@ -20,23 +24,31 @@ fn pair() -> (TestServer, TestServer) {
     (primary, replica)
 }
 
+/// The lock whose grant this number of replicas is to have: one there is, two there are not.
+fn replicated(lock: &Lock, wanted: u32) -> Lock {
+    let within = if wanted == 1 { LONG } else { REFUSED };
+    lock.clone().replicas(wanted).replicas_within(within)
+}
+
+/// Is granted, and released.
+async fn is_confirmed(lock: &Lock) {
+    let held = replicated(lock, 1).acquire().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::Yes);
+}
+
+fn is_refused(error: &Error) {
+    let says = "1 of 2 replicas have the grant within 2000 ms";
+    assert!(error.to_string().ends_with(says), "{error}");
+    let (wanted, had) = match error {
+        Error::NotReplicated { wanted, had, .. } => (*wanted, *had),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((wanted, had), (2, 1));
+}
+
 /// Nothing is left of it, and another owner gets the lock.
 async fn is_given_up(error: Error, real: &TestServer, server: &Server) {
-    assert!(
-        error
-            .to_string()
-            .ends_with("1 of 2 replicas have the grant within 2000 ms"),
-        "{error}"
-    );
-    let expected = matches!(
-        error,
-        Error::NotReplicated {
-            wanted: 2,
-            had: 1,
-            ..
-        }
-    );
-    assert!(expected, "{error:?}");
+    is_refused(&error);
     assert!(server.settled().await.is_empty());
     until_free(real);
 }
@@ -46,16 +58,14 @@ async fn a_grant_is_confirmed_by_replicas_or_given_up() {
     let (primary, replica) = pair();
     let server = client(&primary);
     let lock = lock(&server);
-    let guard = lock.clone().replicas(1).replicas_within(LONG);
-    let guard = guard.acquire().await.unwrap();
+    let guard = replicated(&lock, 1).acquire().await.unwrap();
     let owner = String::from_utf8(guard.owner().to_vec()).unwrap();
     let copy = replica.conn().line(&format!("HGET k {owner}")).text();
     assert_eq!(copy, "1");
     assert!(!guard.valid_for().is_zero());
     assert_eq!(guard.release().await.unwrap(), Released::Yes);
 
-    let of_two = lock.clone().replicas(2).replicas_within(REFUSED);
-    let error = of_two.try_acquire().await.unwrap_err();
+    let error = replicated(&lock, 2).try_acquire().await.unwrap_err();
     assert_eq!(primary.conn().line("EXISTS k").int(), 0);
     let next = lock.try_acquire().await.unwrap().expect("a free lock");
     assert_eq!(next.release().await.unwrap(), Released::Yes);
@@ -69,9 +79,9 @@ async fn a_grant_after_a_wait_is_confirmed_or_given_up() {
     let (primary, _replica) = pair();
     let server = client(&primary);
     let lock = lock(&server);
-    for (wanted, within) in [(1, LONG), (2, REFUSED)] {
+    for wanted in [1, 2] {
         let holder = lock.acquire().await.unwrap();
-        let waiter = lock.clone().replicas(wanted).replicas_within(within);
+        let waiter = replicated(&lock, wanted);
         let waiter = tokio::spawn(async move { waiter.acquire().await });
         until_waits(&primary, 1);
         assert_eq!(holder.release().await.unwrap(), Released::Yes);
@@ -91,28 +101,17 @@ async fn readers_permits_and_several_keys_are_confirmed_or_given_up() {
     let server = client(&primary);
     for mode in [Mode::Read, Mode::Write] {
         let lock = lock(&server).mode(mode);
-        let held = lock.clone().replicas(1).replicas_within(LONG);
-        let held = held.acquire().await.unwrap();
-        assert_eq!(held.release().await.unwrap(), Released::Yes);
-        let error = lock
-            .replicas(2)
-            .replicas_within(REFUSED)
-            .acquire()
-            .await
-            .unwrap_err();
+        is_confirmed(&lock).await;
+        let error = replicated(&lock, 2).acquire().await.unwrap_err();
         is_given_up(error, &primary, &server).await;
     }
-    let both = |wanted, within| {
-        let lock = |key| {
-            Lock::new(&server, key)
-                .replicas(wanted)
-                .replicas_within(within)
-        };
+    let both = |wanted| {
+        let lock = |key| replicated(&Lock::new(&server, key), wanted);
         MultiLock::new(["k", "l"].map(lock)).unwrap()
     };
-    let held = both(1, LONG).acquire().await.unwrap();
+    let held = both(1).acquire().await.unwrap();
     assert_eq!(held.release().await.unwrap(), Released::Yes);
-    let error = both(2, REFUSED).acquire().await;
+    let error = both(2).acquire().await;
     is_given_up(error.unwrap_err(), &primary, &server).await;
     let permits = Semaphore::new(&server, "s").limit(1);
     let held = permits.clone().replicas(1).replicas_within(LONG);
@@ -132,7 +131,7 @@ async fn a_replica_that_stands_still_delays_nothing_else() {
     let server = client(&primary);
     replica.signal(libc::SIGSTOP);
     let confirmed = |key: &str| {
-        let lock = Lock::new(&server, key).replicas(1).replicas_within(LONG);
+        let lock = replicated(&Lock::new(&server, key), 1);
         tokio::spawn(async move { lock.acquire().await.unwrap() })
     };
     let is_blocked = |count: &str| primary.info_field("clients", "blocked_clients") == count;
@@ -152,15 +151,8 @@ async fn a_replica_that_stands_still_delays_nothing_else() {
     }
     replica.signal(libc::SIGSTOP);
     let error = lock(&server).replicas(1).acquire().await.unwrap_err();
-    let expected = matches!(
-        error,
-        Error::NotReplicated {
-            wanted: 1,
-            had: 0,
-            ..
-        }
-    );
-    assert!(expected, "{error:?}");
+    let says = "0 of 1 replicas have the grant within 100 ms";
+    assert!(error.to_string().ends_with(says), "{error}");
     replica.signal(libc::SIGCONT);
 }
 
@@ -169,10 +161,8 @@ async fn a_replica_that_stands_still_delays_nothing_else() {
 async fn a_broken_connection_of_the_looks_costs_no_grant() {
     let (primary, _replica) = pair();
     let server = client(&primary);
-    let lock = lock(&server).replicas(1).replicas_within(LONG);
     for _ in 0..3 {
-        let guard = lock.acquire().await.unwrap();
-        assert_eq!(guard.release().await.unwrap(), Released::Yes);
+        is_confirmed(&lock(&server)).await;
         primary.conn().line("CLIENT KILL TYPE normal SKIPME yes");
     }
 }
@@ -180,32 +170,60 @@ async fn a_broken_connection_of_the_looks_costs_no_grant() {
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_the_replicas_of_the_node_of_the_key_are_asked() {
     let cluster = Cluster::with(2_000, &[]);
-    cluster.wait_until_whole();
-    let nodes: Vec<_> = cluster.nodes.iter().take(3).collect();
-    let url = format!("redis+cluster://127.0.0.1:{}", nodes[0].port);
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes[0].port);
     let server = patient(&url);
     for node in 0..3 {
-        let key = cluster.key_of(node, "k");
-        let lock = Lock::new(&server, &key);
-        let held = lock.clone().replicas(1).replicas_within(LONG);
-        let held = held.acquire().await.unwrap();
-        assert_eq!(held.release().await.unwrap(), Released::Yes);
-        let error = lock
-            .replicas(2)
-            .replicas_within(REFUSED)
-            .acquire()
-            .await
-            .unwrap_err();
-        let expected = matches!(
-            error,
-            Error::NotReplicated {
-                wanted: 2,
-                had: 1,
-                ..
-            }
-        );
-        assert!(expected, "{error:?}");
+        let lock = Lock::new(&server, cluster.key_of(node, "k"));
+        is_confirmed(&lock).await;
+        is_refused(&replicated(&lock, 2).acquire().await.unwrap_err());
     }
+
+    // The slot moves between the grant and the look, whose connection is the second one.
+    let key = cluster.key_of(0, "moves");
+    let (opens, opened) = sync_channel(0);
+    let count = AtomicUsize::new(0);
+    let server = Server::builder(&url).response_timeout(PATIENT);
+    let server = server.credentials(move || {
+        if count.fetch_add(1, Ordering::Relaxed) == 1 {
+            // Received before the move, and behind it.
+            opens.send("before").unwrap();
+            opens.send("behind").unwrap();
+        }
+        (Some("default".into()), "any".into())
+    });
+    let lock = Lock::new(&server.build().unwrap(), &key).lease(LONG);
+    let held = replicated(&lock, 1);
+    let held = tokio::spawn(async move { held.acquire().await.unwrap() });
+    tokio::task::block_in_place(|| {
+        opened.recv().unwrap();
+        let source = &cluster.nodes[0];
+        assert_eq!(source.conn().run(["EXISTS", &key]).int(), 1);
+        let slot = slot_of(&mut source.conn(), &key);
+        move_slot(source, &cluster.nodes[1], slot);
+        opened.recv().unwrap();
+    });
+    let held = held.await.unwrap();
+    let mut replica = cluster.nodes[4].conn();
+    assert_eq!(replica.run(["READONLY"]).text(), "OK");
+    assert_eq!(replica.run(["EXISTS", &key]).int(), 1);
+    assert_eq!(held.release().await.unwrap(), Released::Yes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_replicas_of_the_primary_that_sentinels_name_are_asked() {
+    let watched = tokio::task::block_in_place(Watched::start);
+    let lock = lock(&sentinel_client(&watched, ""));
+    let both = lock.clone().replicas(2).replicas_within(LONG);
+    let held = both.acquire().await.unwrap();
+    for replica in &watched.servers[1..] {
+        assert_eq!(replica.conn().line("EXISTS k").int(), 1);
+    }
+    assert_eq!(held.release().await.unwrap(), Released::Yes);
+    let three = lock.replicas(3).acquire().await.unwrap_err();
+    assert!(
+        matches!(three, Error::NotReplicated { wanted: 3, .. }),
+        "{three}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
