@@ -58,3 +58,15 @@ pub(crate) fn after(span: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
     now() + span.min(CENTURY)
 }
+
+/// The end of a wait that began when a test had moved the time of a double so far, now that it has moved it further.
+pub(crate) fn sooner(
+    end: Option<Instant>,
+    begun: Option<Duration>,
+    moved: Option<Duration>,
+) -> Option<Instant> {
+    let by = moved
+        .unwrap_or_default()
+        .saturating_sub(begun.unwrap_or_default());
+    end.map(|end| end.checked_sub(by).unwrap_or_else(now))
+}

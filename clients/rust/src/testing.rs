@@ -1,23 +1,36 @@
 //! With the feature `testing`: a double of a server, for the tests of programs that use locks.
+//!
+//! A connection of the crate hands each request to the double, which answers at once. Behind each it ends what is over,
+//! and grants what is free, in the order of the queue. What the clients of this process renew is registered when its
+//! renewal begins: so time passes without its end, and its guard is told of a loss by the double itself.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::io::{split, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
-use tokio::sync::mpsc::{unbounded_channel, UnboundedSender};
+use redis::{parse_redis_value, Arg, Cmd, PushInfo, PushKind, Value};
 
+use crate::lock::renewal::Hold;
+use crate::moment::Moment;
+use crate::net::connection::Pushed;
 use crate::net::server::{Server, ServerBuilder};
+use crate::outcome::LostReason;
 use crate::runtime::locked;
 use crate::trace::shown;
 
 type Word = Vec<u8>;
-type Connection = UnboundedSender<Vec<u8>>;
+/// A reply, or the text of an error.
+type Answer<T = Value> = Result<T, &'static str>;
+/// The options of a request, each with its values.
+type Options = HashMap<String, Vec<Word>>;
 
 /// A server in the memory of this process: exclusive and read-write locks, permits, several keys, waits in their order,
-/// and [`execute`](crate::Guard::execute) of `GET`, `SET`, `INCR` and `DEL`. All of this crate runs above it; what it
-/// does not know (latches, notes, the requests of the feature `admin`) it refuses or leaves out. Leases end by a clock
-/// that only [`advance`](Double::advance) moves, while guards count by the time of the machine.
+/// sessions, replicas, and [`execute`](crate::Guard::execute) of `GET`, `SET`, `INCR` and `DEL`. All of this crate runs
+/// above it. It does not know latches, deadlocks, the requests of a [`RedLock`](crate::RedLock) and of the feature
+/// `admin`: what it does not know it refuses.
+///
+/// Its clock is moved by [`advance`](Double::advance) alone. The program's own guards and waits move with it; they also
+/// count by the time of the machine, as above a server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,10 +41,11 @@ type Connection = UnboundedSender<Vec<u8>>;
 /// let double = Double::new();
 /// let lock = Lock::new(&double.builder().build()?, "invoices:42");
 /// let guard = block_on(lock.acquire())?;
-/// assert!(block_on(lock.try_acquire())?.is_none());
-/// double.advance(Duration::from_secs(30));
+/// double.advance(Duration::from_secs(600));
+/// assert!(block_on(lock.try_acquire())?.is_none()); // the guard was renewed meanwhile
+/// double.lose("invoices:42");
+/// assert!(guard.lost().reason().is_some());
 /// assert!(block_on(lock.try_acquire())?.is_some());
-/// assert!(block_on(guard.lost()).is_some());
 /// # Ok(())
 /// # }
 /// ```
@@ -42,35 +56,54 @@ shown! { Double, _double }
 
 #[derive(Default)]
 struct State {
-    now: u64,
-    last_token: u64,
-    /// The number of permits of each semaphore.
-    semaphores: HashMap<Word, u64>,
-    holds: Vec<Hold>,
-    queue: Vec<Wait>,
-    /// Owners whose acquisition is final.
-    finals: HashSet<Word>,
+    /// In milliseconds.
+    now: i64,
+    last_token: i64,
+    replicas: u32,
+    /// Strings; a semaphore is its number of permits.
     values: HashMap<Word, Word>,
-    /// The connections that are told of changed keys, and those of the channels.
-    tracking: Vec<Connection>,
-    channels: HashMap<Word, Connection>,
+    /// Each of one key.
+    held: Vec<Ask>,
+    queue: Vec<Ask>,
+    /// Each key and the owner that has given up: with `SEQ` it has one acquisition.
+    finals: HashSet<(Word, Word)>,
+    channels: HashMap<Word, Pushed>,
+    messages: Vec<(Pushed, PushInfo)>,
+    renewed: Vec<Weak<Hold>>,
 }
 
-#[derive(Clone)]
-struct Hold {
-    key: Word,
+/// What an owner asks for, waits for, or holds.
+#[derive(Clone, Default)]
+struct Ask {
+    keys: Vec<Word>,
     owner: Word,
-    /// `exclusive`, `read`, `write` or `semaphore`.
+    /// `exclusive`, `read`, `write`, `semaphore`; `any` lock of a renewal or release that does not say.
     mode: &'static str,
-    permits: u64,
-    token: u64,
-    since: u64,
-    lease: u64,
-    until: u64,
+    options: Options,
+    /// The connection of a session, while that is open.
+    bound: Option<Weak<()>>,
+    token: i64,
+    since: i64,
+    /// Of the wait or the lease.
+    end: i64,
+    /// Whether a message has told of the grant, and its owner has not asked since.
+    is_told: bool,
 }
 
-/// The holds that a request is to have together, and its channel and tag.
-struct Wait(Vec<Hold>, Word, Word);
+/// A connection of the crate.
+pub(crate) struct Link {
+    pub double: Double,
+    pub pushed: Option<Pushed>,
+    pub alive: Arc<()>,
+}
+
+/// What a request may say, with a sign for each value that follows.
+const OPTIONS: &str =
+    "READ WRITE PX= SESSION BLOCK= NOTIFY== QUEUE= ONCE SEQ= NOTE= COUNT= LIMIT= TOKEN= ALL FINAL=";
+const SYNTAX: &str = "ERR syntax error";
+const NO_NUMBER: &str = "ERR value is not an integer or out of range";
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const LOCK_TYPE: &str = "LOCKTYPE the key is used in another way";
 
 impl Double {
     /// A server without locks.
@@ -83,366 +116,465 @@ impl Double {
         Server::builder("redis://double").double(self.clone())
     }
 
-    /// Moves the clock of the leases: those that are over end, and what waits is granted.
+    /// Time passes, here and for the clients of this process: what they renew stays held, other holds end with their
+    /// leases and waits with their bounds.
     pub fn advance(&self, by: Duration) {
-        let mut state = locked(&self.0);
-        state.now += u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        state.settle();
-    }
-
-    /// Ends all holds of this key, as an operator does (`LOCK.BREAK`).
-    pub fn lose(&self, key: impl AsRef<[u8]>) {
-        let mut state = locked(&self.0);
-        let holds = state.holds.iter_mut();
-        let of_key = holds.filter(|hold| hold.key == key.as_ref());
-        of_key.for_each(|hold| hold.until = 0);
-        state.settle();
-    }
-
-    /// A connection, which a task of the present runtime serves.
-    pub(crate) fn connect(&self) -> DuplexStream {
-        let (here, there) = tokio::io::duplex(65_536);
-        let (read, mut write) = split(there);
-        let (sender, mut replies) = unbounded_channel::<Vec<u8>>();
-        let double = self.clone();
-        let serve = async move {
-            let mut read = BufReader::new(read);
-            while let Some(words) = request(&mut read).await {
-                let mut state = locked(&double.0);
-                let reply = state.answer(&words, &sender);
-                let _ = sender.send(reply);
-                state.settle();
+        let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.with(|state, renewed| {
+            let end = state.now.saturating_add(by);
+            while state.now < end {
+                state.step(end, renewed);
             }
-            let mut state = locked(&double.0);
-            state.tracking.retain(|other| !other.same_channel(&sender));
-            state
-                .channels
-                .retain(|_, other| !other.same_channel(&sender));
-        };
-        tokio::spawn(serve);
-        tokio::spawn(async move {
-            while let Some(reply) = replies.recv().await {
-                let _ = write.write_all(&reply).await;
+            for hold in renewed {
+                hold.confirm(Moment::now(), hold.lease());
             }
         });
-        here
+    }
+
+    /// Ends all holds of this key, as an operator does (`LOCK.BREAK`). Their guards know it when this returns.
+    pub fn lose(&self, key: impl AsRef<[u8]>) {
+        self.with(|state, _| state.held.retain(|hold| hold.keys != [key.as_ref()]));
+    }
+
+    /// So many replicas have each grant from now on. (At first there are none.)
+    pub fn replicas(&self, count: u32) {
+        self.with(|state, _| state.replicas = count);
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        Duration::from_millis(locked(&self.0).now.unsigned_abs())
+    }
+
+    /// The renewal of this hold begins.
+    pub(crate) fn renews(&self, hold: &Arc<Hold>) {
+        locked(&self.0).renewed.push(Arc::downgrade(hold));
+        self.with(|state, _| state.renewed.retain(|hold| hold.strong_count() > 0));
+    }
+
+    /// Changes the state, and ends and grants what is due. Guards and waits are told when it is unlocked: what the
+    /// program does then, or the end of the last reference to a server, leads here again.
+    fn with<T>(&self, change: impl FnOnce(&mut State, &[Arc<Hold>]) -> T) -> T {
+        let renewed = locked(&self.0).renewed.clone();
+        let mut renewed: Vec<_> = renewed.iter().filter_map(Weak::upgrade).collect();
+        renewed.retain(|hold| !hold.notice.is_over() && hold.notice.reason().is_none());
+        let mut state = locked(&self.0);
+        let changed = change(&mut state, &renewed);
+        state.settle();
+        let messages = std::mem::take(&mut state.messages);
+        let is_held = |hold: &Arc<Hold>| state.held.iter().any(|held| held.is_of(hold));
+        let lost: Vec<_> = renewed.iter().filter(|hold| !is_held(hold)).collect();
+        drop(state);
+        lost.iter().for_each(|hold| hold.lose(LostReason::Taken));
+        messages.into_iter().for_each(|(pushed, told)| pushed(told));
+        changed
+    }
+}
+
+impl Link {
+    pub(crate) fn send(&self, command: &Cmd) -> Value {
+        let words = command.args_iter().filter_map(|arg| match arg {
+            Arg::Simple(word) => Some(word.to_vec()),
+            _ => None,
+        });
+        let words: Vec<_> = words.collect();
+        let answer = self.double.with(|state, _| state.answer(&words, self));
+        let refused = |error| parse_redis_value(format!("-{error}\r\n").as_bytes());
+        answer.unwrap_or_else(|error| refused(error).unwrap_or(Value::Nil))
     }
 }
 
 impl State {
-    fn answer(&mut self, words: &[Word], connection: &Connection) -> Vec<u8> {
-        let name = String::from_utf8_lossy(&word(words, 0)).to_uppercase();
-        let (key, owner) = (word(words, 1), word(words, 2));
-        let token = number(words, "TOKEN");
-        let is_named = |hold: &Hold| {
-            let is_it = hold.key == key && hold.owner == owner;
-            is_it && token.is_none_or(|token| token == hold.token)
-        };
-        match name.as_str() {
-            "HELLO" => list("%1", [bulk("proto"), int(3)]),
-            "CLIENT" if key == b"TRACKING" => {
-                self.tracking.push(connection.clone());
-                OK.into()
-            }
-            "CLIENT" | "SELECT" | "AUTH" | "PING" => OK.into(),
-            "SUBSCRIBE" => {
-                self.channels.insert(key.clone(), connection.clone());
-                list(">3", [bulk("subscribe"), bulk(&key), int(1)])
-            }
-            "EXISTS" => int(self.semaphores.contains_key(&key).into()),
-            "HEXISTS" => {
-                let owner = owner.strip_suffix(b":write").unwrap_or(&owner);
-                int(self.holds(&key, owner).into())
-            }
-            "LOCK.ACQUIRE" | "LOCK.MACQUIRE" | "SEM.ACQUIRE" => self.acquire(&name, words),
-            "LOCK.RENEW" | "SEM.RENEW" => {
-                let until = self.now + number(words, "PX").unwrap_or(30_000);
-                let hold = self.holds.iter_mut().find(|hold| is_named(hold));
-                int(hold.map_or(0, |hold| {
-                    hold.until = until;
-                    1
-                }))
-            }
-            "LOCK.RELEASE" | "SEM.RELEASE" => {
-                let before = (self.holds.len(), self.queue.len());
-                self.holds.retain(|hold| !is_named(hold));
-                self.queue.retain(|wait| !wait.0.iter().any(is_named));
-                if option(words, "FINAL").is_some() {
-                    self.finals.insert(owner);
-                }
-                match before == (self.holds.len(), self.queue.len()) {
-                    true => NIL.into(),
-                    false => int(1),
+    fn answer(&mut self, words: &[Word], link: &Link) -> Answer {
+        let (name, words) = words.split_first().ok_or(SYNTAX)?;
+        let name = text(name);
+        let (family, verb) = name.split_once('.').unwrap_or(("", &name));
+        let any = if family == "SEM" { "semaphore" } else { "any" };
+        match (verb, words) {
+            ("ACQUIRE" | "MACQUIRE" | "RENEW" | "RELEASE", _) => {
+                let mut ask = Ask::read(any, verb, words)?;
+                let mut keys = ask.keys.iter();
+                keys.try_for_each(|key| self.check(key, ask.mode))?;
+                let bound = ask.options.get("SESSION");
+                ask.bound = bound.map(|_| Arc::downgrade(&link.alive));
+                match verb {
+                    "RENEW" => Ok(self.renew(&ask)),
+                    "RELEASE" => Ok(self.release(&ask)),
+                    _ => self.acquire(ask),
                 }
             }
-            "SEM.SET" => {
-                self.semaphores.insert(key, parsed(&owner));
-                OK.into()
+            ("INFO", [key]) => self.check(key, any).map(|()| self.info(key)),
+            ("SET", [key, permits]) => {
+                self.check(key, any)?;
+                self.values.insert(key.clone(), permits.clone());
+                Ok(number(permits).map_or(Value::Nil, int))
             }
-            "LOCK.INFO" | "SEM.INFO" => self.info(&key),
-            "LOCK.IF" => {
-                let token = parsed(&owner);
-                let mut holds = self.holds.iter();
-                match holds.any(|hold| hold.key == key && hold.token == token) {
-                    true => self.run(words.get(3..).unwrap_or_default()),
-                    false => b"-FENCED the lock is not held under that token\r\n".into(),
+            ("EXISTS", [key]) => Ok(int(self.values.contains_key(key))),
+            ("IF", [key, token, command @ ..]) => {
+                self.check(key, any)?;
+                match number(token).is_some_and(|token| self.latest(key) == Some(token)) {
+                    true => self.run(command),
+                    false => Err("FENCED the lock is not held under this token"),
                 }
             }
-            _ => format!("-ERR unknown command '{name}'\r\n").into(),
+            ("WAIT", _) => Ok(int(self.replicas)),
+            ("PING", _) => Ok(Value::Okay),
+            ("SUBSCRIBE", [channel]) => {
+                let pushed = link.pushed.clone().ok_or("ERR no RESP3")?;
+                self.channels.insert(channel.clone(), pushed);
+                let (kind, data) = (PushKind::Subscribe, vec![bulk(channel), int(1)]);
+                Ok(Value::Push { kind, data })
+            }
+            ("INFO" | "SET" | "IF", _) => Err(SYNTAX),
+            _ => Err("ERR unknown command"),
         }
     }
 
-    fn acquire(&mut self, name: &str, words: &[Word]) -> Vec<u8> {
-        let (first, count) = match name {
-            "LOCK.MACQUIRE" => (2, parsed(&word(words, 1)) as usize),
-            _ => (1, 1),
-        };
-        let owner = word(words, first + count);
-        let has = |option: &str| words.iter().any(|word| word == option.as_bytes());
-        let lease = number(words, "PX").unwrap_or(30_000);
-        let holds = words.iter().skip(first).take(count).map(|key| Hold {
-            key: key.clone(),
-            owner: owner.clone(),
-            mode: match name {
-                "SEM.ACQUIRE" => "semaphore",
-                _ if has("READ") => "read",
-                _ if has("WRITE") => "write",
-                _ => "exclusive",
-            },
-            permits: number(words, "COUNT").unwrap_or(1),
-            token: 0,
-            since: self.now,
-            lease,
-            until: 0,
-        });
-        let holds: Vec<_> = holds.collect();
-        if self.finals.contains(&owner) {
-            return NIL.into();
+    fn at<'a>(&'a self, key: &'a Word) -> impl Iterator<Item = &'a Ask> {
+        self.held.iter().filter(|hold| hold.keys.contains(key))
+    }
+
+    fn waits<'a>(&'a self, key: &'a Word) -> impl Iterator<Item = &'a Ask> {
+        self.queue.iter().filter(|wait| wait.keys.contains(key))
+    }
+
+    /// The latest token of those who hold the key.
+    fn latest(&self, key: &Word) -> Option<i64> {
+        self.at(key).map(|hold| hold.token).max()
+    }
+
+    fn permits(&self, key: &Word) -> Option<i64> {
+        self.values.get(key).and_then(number)
+    }
+
+    /// Whether the key can be used in this mode.
+    fn check(&self, key: &Word, mode: &str) -> Answer<()> {
+        let is_permit = mode == "semaphore";
+        let is_other = |held: &str| (mode == "exclusive") != (held == "exclusive");
+        match self.at(key).next().map(|hold| hold.mode) {
+            _ if !is_permit && self.values.contains_key(key) => Err(WRONG_TYPE),
+            Some(held) if is_permit != (held == "semaphore") => Err(WRONG_TYPE),
+            Some(held) if mode != "any" && is_other(held) => Err(LOCK_TYPE),
+            _ if self.values.contains_key(key) && self.permits(key).is_none() => Err(LOCK_TYPE),
+            _ => Ok(()),
         }
-        if let (Some(limit), Some(hold)) = (number(words, "LIMIT"), holds.first()) {
-            self.semaphores.entry(hold.key.clone()).or_insert(limit);
+    }
+
+    fn acquire(&mut self, mut ask: Ask) -> Answer {
+        let is_given_up = |key: &Word| self.finals.contains(&(key.clone(), ask.owner.clone()));
+        if ask.options.contains_key("SEQ") && ask.keys.iter().any(is_given_up) {
+            return Ok(Value::Nil);
         }
-        let is_own = |wait: &Wait| wait.0.first().is_some_and(|hold| hold.owner == owner);
-        let place = self.queue.iter().position(is_own);
-        let others = self.queue.iter().take(place.unwrap_or(usize::MAX));
-        let is_before = |wait: &&Wait| {
-            let mut keys = wait.0.iter().map(|hold| &hold.key);
-            keys.any(|key| holds.iter().any(|hold| hold.key == *key))
-        };
-        let before = others.filter(is_before).count() as u64;
-        let is_again = holds.iter().all(|hold| self.holds(&hold.key, &owner));
-        if is_again || before == 0 && self.is_free(&holds) {
-            self.queue.retain(|wait| !is_own(wait));
-            let mut tokens = self.grant(&holds);
-            return match name {
-                "LOCK.MACQUIRE" => list(&format!("*{count}"), tokens),
-                _ => tokens.pop().unwrap_or_default(),
-            };
+        if let [limit] = ask.values("LIMIT") {
+            let permits = self.values.entry(ask.keys.concat());
+            permits.or_insert(limit.clone());
         }
-        let Some(channel) = option(words, "NOTIFY") else {
-            return NIL.into();
+        let is_again = |other: &Ask| other.owner == ask.owner && other.keys == ask.keys;
+        let place = self.queue.iter().position(is_again);
+        if self.may_have(&ask, place.unwrap_or(self.queue.len())) {
+            self.queue.retain(|other| !is_again(other));
+            return Ok(Value::Array(self.grant(&ask)));
+        }
+        let [channel, _] = ask.values("NOTIFY") else {
+            return Ok(Value::Nil);
         };
-        let tag = words.iter().skip_while(|word| **word != channel).nth(1);
-        let wait = Wait(holds, channel, tag.cloned().unwrap_or_default());
+        self.channels.get(channel).ok_or("NOSUBSCRIBER")?;
+        let waits = |key| self.waits(key).count() as i64;
+        let most = ask.keys.iter().map(waits).max();
+        ask.since = self.now;
+        ask.end = self.now.saturating_add(ask.number("BLOCK").unwrap_or(0));
         match place.and_then(|place| self.queue.get_mut(place)) {
-            Some(place) => *place = wait,
-            None if number(words, "QUEUE").is_some_and(|most| before >= most) => {
-                return b"-QUEUEFULL as many requests wait already\r\n".into();
+            None if ask.number("QUEUE").is_some_and(|queue| most >= Some(queue)) => {
+                return Err("QUEUEFULL as many requests as QUEUE allows wait already");
             }
-            None => self.queue.push(wait),
+            None => self.queue.push(ask),
+            Some(former) => {
+                ask.since = former.since;
+                *former = ask;
+            }
         }
-        b"+QUEUED\r\n".into()
+        Ok(Value::SimpleString("QUEUED".into()))
     }
 
-    fn holds(&self, key: &[u8], owner: &[u8]) -> bool {
-        let mut holds = self.holds.iter();
-        holds.any(|hold| hold.key == key && hold.owner == owner)
-    }
-
-    /// Whether the present holders admit all of these.
-    fn is_free(&self, wanted: &[Hold]) -> bool {
-        wanted.iter().all(|wanted| {
-            let of_key = self.holds.iter().filter(|hold| hold.key == wanted.key);
-            let mut others = of_key.filter(|hold| hold.owner != wanted.owner);
-            match wanted.mode {
+    /// Whether it is admitted at each key: by the holders, and by those who wait before this place.
+    fn may_have(&self, ask: &Ask, place: usize) -> bool {
+        ask.keys.iter().all(|key| {
+            let (own, others): (Vec<_>, Vec<_>) =
+                self.at(key).partition(|hold| hold.owner == ask.owner);
+            let mut before = self.queue.iter().take(place);
+            let is_next = !own.is_empty() || !before.any(|wait| wait.keys.contains(key));
+            let is_free = match ask.mode {
+                "read" => others.iter().all(|hold| hold.mode == "read"),
                 "semaphore" => {
-                    let taken: u64 = others.map(|hold| hold.permits).sum();
-                    let permits = self.semaphores.get(&wanted.key);
-                    taken + wanted.permits <= permits.copied().unwrap_or(0)
+                    let taken: i64 = others.iter().map(|hold| hold.count()).sum();
+                    self.permits(key) >= Some(taken + ask.count())
                 }
-                "read" => others.all(|hold| hold.mode == "read"),
-                _ => others.next().is_none(),
-            }
+                _ => others.is_empty(),
+            };
+            own.iter().any(|hold| hold.mode == ask.mode) || is_next && is_free
         })
     }
 
-    /// The token of each; that of a hold which the owner has already.
-    fn grant(&mut self, wanted: &[Hold]) -> Vec<Vec<u8>> {
-        let token_of = |wanted: &Hold| {
-            let until = self.now + wanted.lease;
-            let mut holds = self.holds.iter_mut();
-            let own = holds.find(|hold| hold.key == wanted.key && hold.owner == wanted.owner);
-            if let Some(own) = own {
-                own.until = until;
-                return int(own.token);
-            }
+    /// Returns the tokens. Readers share one, also with what their owners write.
+    fn grant(&mut self, ask: &Ask) -> Vec<Value> {
+        let mut tokens = Vec::new();
+        for key in &ask.keys {
             self.last_token += 1;
-            let token = self.last_token;
-            let hold = wanted.clone();
-            self.holds.push(Hold {
-                token,
-                until,
-                ..hold
-            });
-            int(token)
-        };
-        wanted.iter().map(token_of).collect()
-    }
-
-    /// Ends the holds whose lease is over, and grants what waits, in its order.
-    fn settle(&mut self) {
-        let holds = std::mem::take(&mut self.holds).into_iter();
-        let (over, holds) = holds.partition::<Vec<_>, _>(|hold| hold.until <= self.now);
-        self.holds = holds;
-        for hold in over {
-            let key = list("*1", [bulk(hold.key)]);
-            for connection in &self.tracking {
-                let _ = connection.send(list(">2", [bulk("invalidate"), key.clone()]));
-            }
-        }
-        let mut waited_for = HashSet::new();
-        for wait in std::mem::take(&mut self.queue) {
-            let keys: Vec<_> = wait.0.iter().map(|hold| hold.key.clone()).collect();
-            if keys.iter().any(|key| waited_for.contains(key)) || !self.is_free(&wait.0) {
-                waited_for.extend(keys);
-                self.queue.push(wait);
+            let shared = self.latest(key).filter(|_| ask.mode == "read");
+            let mut hold = ask.clone();
+            (hold.keys, hold.token) = (vec![key.clone()], shared.unwrap_or(self.last_token));
+            (hold.since, hold.end) = (self.now, self.now + ask.lease());
+            let held = self.held.iter_mut();
+            let own = held.filter(|held| held.keys == hold.keys && held.owner == hold.owner);
+            let mut own: Vec<_> = own.collect();
+            if let Some(again) = own.iter_mut().find(|held| held.mode == hold.mode) {
+                again.options.extend(hold.options);
+                (again.end, again.is_told) = (hold.end.max(again.end), false);
+                tokens.push(int(again.token));
                 continue;
             }
-            self.grant(&wait.0);
-            if let Some(connection) = self.channels.get(&wait.1) {
-                let message = [&b"granted 0 "[..], &wait.2].concat();
-                let words = [bulk("message"), bulk(wait.1), bulk(message)];
-                let _ = connection.send(list(">3", words));
+            own.iter_mut().for_each(|held| held.token = hold.token);
+            tokens.push(int(hold.token));
+            self.held.push(hold);
+        }
+        tokens
+    }
+
+    /// Ends what is over, and grants what is free, in the order of the queue.
+    fn settle(&mut self) {
+        let now = self.now;
+        self.held.retain(|hold| !hold.is_over(now));
+        let mut place = 0;
+        while let Some(mut ask) = self.queue.get(place).cloned() {
+            ask.is_told = self.may_have(&ask, place);
+            if !ask.is_told && !ask.is_over(now) {
+                place += 1;
+                continue;
+            }
+            self.queue.remove(place);
+            let told = match ask.is_told {
+                true => format!("granted {}", self.grant(&ask).len()),
+                false => "timeout".into(),
+            };
+            let [channel, tag] = ask.values("NOTIFY") else {
+                continue;
+            };
+            let told = format!("{told} {}", text(tag));
+            if let Some(pushed) = self.channels.get(channel).cloned() {
+                let (kind, data) = (PushKind::Message, vec![bulk(channel), bulk(told)]);
+                self.messages.push((pushed, PushInfo { kind, data }));
             }
         }
     }
 
-    fn info(&self, key: &[u8]) -> Vec<u8> {
-        let holds: Vec<_> = self.holds.iter().filter(|hold| hold.key == key).collect();
-        let waits = self.queue.iter().flat_map(|wait| &wait.0);
-        let waits: Vec<_> = waits.filter(|hold| hold.key == key).collect();
-        let longest = waits.first().map_or(0, |first| self.now - first.since);
-        let mut fields = vec![
-            ("waiters", int(waits.len() as u64)),
-            ("longest-wait-ms", int(longest)),
-        ];
-        if let Some(permits) = self.semaphores.get(key) {
-            let held: u64 = holds.iter().map(|hold| hold.permits).sum();
-            let next = holds.iter().map(|hold| hold.until - self.now).min();
-            fields.push(("permits", int(*permits)));
-            fields.push((
-                "free",
-                format!(":{}\r\n", *permits as i64 - held as i64).into(),
-            ));
-            fields.push(("held", int(held)));
-            fields.push(("next-end-ms", next.map_or(NIL.into(), int)));
-        } else if let Some(first) = holds.iter().chain(&waits).next() {
-            let holders = holds.iter().map(|hold| {
-                map(vec![
-                    ("owner", bulk(&hold.owner)),
-                    ("holds", int(1)),
-                    ("token", int(hold.token)),
-                    ("pttl", int(hold.until - self.now)),
-                    ("held-ms", int(self.now - hold.since)),
-                ])
-            });
-            fields.push(("mode", bulk(first.mode)));
-            fields.push(("holders", list(&format!("*{}", holds.len()), holders)));
-        } else {
-            return NIL.into();
+    /// Moves the clock to the next end of a hold or a wait, and to this moment at most.
+    fn step(&mut self, end: i64, renewed: &[Arc<Hold>]) {
+        let is_kept = |hold: &Ask| {
+            let is_bound = hold.is_told || hold.bound.is_some();
+            is_bound || renewed.iter().any(|renewed| hold.is_of(renewed))
+        };
+        let held = self.held.iter().filter(|hold| !is_kept(hold));
+        let ends = held.chain(&self.queue).map(|ask| ask.end);
+        self.now = ends.fold(end, i64::min);
+        for hold in self.held.iter_mut().filter(|hold| is_kept(hold)) {
+            hold.end = self.now + hold.lease();
         }
-        map(fields)
+        self.settle();
+    }
+
+    fn renew(&mut self, ask: &Ask) -> Value {
+        let own = self.held.iter_mut().filter(|hold| ask.means(hold));
+        let renewed = own.map(|hold| {
+            hold.options.extend(ask.options.clone());
+            hold.bound.take_if(|_| ask.number("PX").is_some());
+            (hold.end, hold.is_told) = (self.now + hold.lease(), false);
+        });
+        int(renewed.count().min(1) as i64)
+    }
+
+    fn release(&mut self, ask: &Ask) -> Value {
+        let (held, waited) = (self.held.len(), self.queue.len());
+        self.held.retain(|hold| !ask.means(hold));
+        let (has_held, key) = (self.held.len() < held, ask.keys.concat());
+        let is_final = ask.options.contains_key("FINAL");
+        if is_final || !has_held && ask.number("TOKEN").is_none() {
+            let is_other = |wait: &Ask| wait.owner != ask.owner || !wait.keys.contains(&key);
+            self.queue.retain(is_other);
+        }
+        let has_waited = is_final && self.queue.len() < waited;
+        let given_up = is_final.then(|| (key, ask.owner.clone()));
+        self.finals.extend(given_up);
+        match has_held || has_waited {
+            true => int(1),
+            false => Value::Nil,
+        }
+    }
+
+    /// The fields of a lock and of a semaphore.
+    fn info(&self, key: &Word) -> Value {
+        let waits: Vec<_> = self.waits(key).collect();
+        let mut held: Vec<_> = self.at(key).collect();
+        let is_written = held.iter().any(|hold| hold.mode == "write");
+        // A writer that reads is listed as the writer.
+        held.retain(|hold| hold.mode != "read" || !is_written);
+        let (first, permits) = (held.iter().chain(&waits).next(), self.permits(key));
+        if first.is_none() && permits.is_none() {
+            return Value::Nil;
+        }
+        let holders = held.iter().map(|hold| {
+            map([
+                ("owner", bulk(&hold.owner)),
+                ("holds", int(1)),
+                ("token", int(hold.token)),
+                ("pttl", int(hold.end - self.now)),
+                ("held-ms", int(self.now - hold.since)),
+                ("session", int(hold.bound.is_some())),
+                ("note", hold.values("NOTE").first().map_or(Value::Nil, bulk)),
+            ])
+        });
+        let taken: i64 = held.iter().map(|hold| hold.count()).sum();
+        let next = held.iter().map(|hold| hold.end - self.now).min();
+        let waited = waits.first().map_or(0, |first| self.now - first.since);
+        map([
+            ("mode", first.map_or(Value::Nil, |first| bulk(first.mode))),
+            ("holders", Value::Array(holders.collect())),
+            ("waiters", int(waits.len() as i64)),
+            ("longest-wait-ms", int(waited)),
+            ("permits", int(permits.unwrap_or(0))),
+            ("free", int(permits.unwrap_or(0) - taken)),
+            ("held", int(taken)),
+            ("next-end-ms", next.map_or(Value::Nil, int)),
+        ])
     }
 
     /// A command of `LOCK.IF`.
-    fn run(&mut self, words: &[Word]) -> Vec<u8> {
-        let (name, key) = (word(words, 0).to_ascii_uppercase(), word(words, 1));
-        match &name[..] {
-            b"GET" => self.values.get(&key).map_or(NIL.into(), bulk),
-            b"SET" => {
-                self.values.insert(key, word(words, 2));
-                OK.into()
+    fn run(&mut self, words: &[Word]) -> Answer {
+        let (name, words) = words.split_first().ok_or(SYNTAX)?;
+        match (text(name).as_str(), words) {
+            (_, [key, ..]) if self.latest(key).is_some() => Err(WRONG_TYPE),
+            ("GET", [key]) => Ok(self.values.get(key).map_or(Value::Nil, bulk)),
+            ("SET", [key, value, rest @ ..]) => {
+                let options = options(rest, "NX XX")?;
+                let refused = match self.values.contains_key(key) {
+                    true => options.contains_key("NX"),
+                    false => options.contains_key("XX"),
+                };
+                if refused {
+                    return Ok(Value::Nil);
+                }
+                self.values.insert(key.clone(), value.clone());
+                Ok(Value::Okay)
             }
-            b"INCR" => {
-                let next = self.values.get(&key).map_or(0, |value| parsed(value)) + 1;
-                self.values.insert(key, next.to_string().into());
-                int(next)
+            ("INCR", [key]) => {
+                let value = self.values.get(key).map_or("0".into(), text);
+                let value: i64 = value.parse().map_err(|_| NO_NUMBER)?;
+                let value = value.checked_add(1).ok_or(NO_NUMBER)?;
+                self.values.insert(key.clone(), value.to_string().into());
+                Ok(Value::Int(value))
             }
-            b"DEL" => int(self.values.remove(&key).is_some().into()),
-            _ => b"-ERR the double runs GET, SET, INCR and DEL\r\n".into(),
+            ("DEL", [_, ..]) => {
+                let had = words.iter().filter_map(|key| self.values.remove(key));
+                Ok(int(had.count() as i64))
+            }
+            ("GET" | "SET" | "INCR" | "DEL", _) => Err(SYNTAX),
+            _ => Err("ERR unknown command"),
         }
     }
 }
 
-/// A request as clients send it, an array of strings; None at the end of the connection.
-async fn request(read: &mut (impl AsyncBufReadExt + Unpin)) -> Option<Vec<Word>> {
-    let mut words = Vec::new();
-    for _ in 0..length(read).await? {
-        let mut word = vec![0; length(read).await? + 2];
-        read.read_exact(&mut word).await.ok()?;
-        word.truncate(word.len() - 2);
-        words.push(word);
+impl Ask {
+    fn read(any: &'static str, verb: &str, words: &[Word]) -> Answer<Ask> {
+        let (count, words) = match (verb, words) {
+            ("MACQUIRE", [count, words @ ..]) => (number(count).unwrap_or(0), words),
+            _ => (1, words),
+        };
+        let (keys, words) = words.split_at_checked(count as usize).ok_or(SYNTAX)?;
+        let (owner, words) = words.split_first().ok_or(SYNTAX)?;
+        let mut ask = Ask::default();
+        (ask.keys, ask.owner) = (keys.to_vec(), owner.clone());
+        ask.options = options(words, OPTIONS)?;
+        let has = |option| ask.options.contains_key(option);
+        ask.mode = match any {
+            "any" if has("READ") => "read",
+            "any" if has("WRITE") => "write",
+            "any" if verb.ends_with("ACQUIRE") => "exclusive",
+            any => any,
+        };
+        match has("NOTE") && (ask.mode == "read" || ask.mode == "write") {
+            true => Err(SYNTAX),
+            false => Ok(ask),
+        }
     }
-    Some(words)
+
+    fn values(&self, option: &str) -> &[Word] {
+        self.options.get(option).map_or(&[], Vec::as_slice)
+    }
+
+    fn number(&self, option: &str) -> Option<i64> {
+        self.values(option).first().and_then(number)
+    }
+
+    fn count(&self) -> i64 {
+        self.number("COUNT").unwrap_or(1)
+    }
+
+    fn lease(&self) -> i64 {
+        let of_server = if self.bound.is_some() { 10_000 } else { 30_000 };
+        self.number("PX").unwrap_or(of_server)
+    }
+
+    fn is_over(&self, now: i64) -> bool {
+        let is_closed = |link: &Weak<()>| link.strong_count() == 0;
+        self.end <= now || self.bound.as_ref().is_some_and(is_closed)
+    }
+
+    /// Whether a renewal or release is one of this hold. (A reader has had all lower tokens of its phase.)
+    fn means(&self, hold: &Ask) -> bool {
+        let is_mode = self.mode == hold.mode || self.mode == "any";
+        let is_token = |token| token == hold.token || hold.mode == "read" && token < hold.token;
+        let is_owner = self.keys == hold.keys && self.owner == hold.owner;
+        is_owner && is_mode && self.number("TOKEN").is_none_or(is_token)
+    }
+
+    /// Whether it is the hold of this guard.
+    fn is_of(&self, hold: &Hold) -> bool {
+        let (claim, mode) = (&hold.claim, hold.claim.kind.name());
+        let is_mode = mode == self.mode || mode == "exclusive";
+        let is_token = mode == "read" || mode == "semaphore";
+        let is_token = is_token || u64::try_from(self.token) == Ok(hold.token);
+        is_mode && is_token && self.keys.contains(&claim.key) && self.owner == claim.owner
+    }
 }
 
-/// The number in a line such as `*3` or `$5`.
-async fn length(read: &mut (impl AsyncBufReadExt + Unpin)) -> Option<usize> {
-    let mut line = String::new();
-    read.read_line(&mut line).await.ok()?;
-    line.get(1..)?.trim_end().parse().ok()
+/// These options, of those that are known, each with its number of values.
+fn options(words: &[Word], known: &str) -> Answer<Options> {
+    let (mut options, mut words) = (Options::new(), words.iter());
+    while let Some(word) = words.next() {
+        let name = text(word);
+        let mut known = known.split(' ');
+        let of_name = known.find(|known| known.trim_end_matches('=') == name);
+        let count = of_name.ok_or(SYNTAX)?.len() - name.len();
+        options.insert(name, words.by_ref().take(count).cloned().collect());
+    }
+    Ok(options)
 }
 
-const OK: &[u8] = b"+OK\r\n";
-const NIL: &[u8] = b"$-1\r\n";
-
-fn int(number: u64) -> Vec<u8> {
-    format!(":{number}\r\n").into()
+fn text(word: &Word) -> String {
+    String::from_utf8_lossy(word).to_uppercase()
 }
 
-fn bulk(bytes: impl AsRef<[u8]>) -> Vec<u8> {
-    let bytes = bytes.as_ref();
-    [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+fn number(word: &Word) -> Option<i64> {
+    let number: u64 = text(word).parse().ok()?;
+    Some(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// An array, a map or a message, by its first line.
-fn list(start: &str, parts: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
-    let start = format!("{start}\r\n").into();
-    [start].into_iter().chain(parts).flatten().collect()
+fn int(number: impl Into<i64>) -> Value {
+    Value::Int(number.into())
 }
 
-fn map(fields: Vec<(&str, Vec<u8>)>) -> Vec<u8> {
-    let start = format!("%{}", fields.len());
-    let parts = fields
-        .into_iter()
-        .flat_map(|(name, value)| [bulk(name), value]);
-    list(&start, parts)
+fn bulk(bytes: impl AsRef<[u8]>) -> Value {
+    Value::BulkString(bytes.as_ref().to_vec())
 }
 
-fn word(words: &[Word], place: usize) -> Word {
-    words.get(place).cloned().unwrap_or_default()
-}
-
-/// The word behind this option.
-fn option(words: &[Word], name: &str) -> Option<Word> {
-    let mut from = words.iter().skip_while(|word| *word != name.as_bytes());
-    from.nth(1).cloned()
-}
-
-fn number(words: &[Word], name: &str) -> Option<u64> {
-    option(words, name).map(|digits| parsed(&digits))
-}
-
-fn parsed(digits: &[u8]) -> u64 {
-    String::from_utf8_lossy(digits).parse().unwrap_or(0)
+fn map<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Map(fields.map(|(name, value)| (bulk(name), value)).into())
 }

@@ -1,7 +1,7 @@
 //! The double of a server: what a program's own tests do with it.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::time::Duration;
 
@@ -135,21 +135,79 @@ async fn several_keys_are_held_together_or_not_at_all() {
     drop(waiting.await.unwrap());
 }
 
+/// What a client renews stays held, also when it has waited for it meanwhile; what was left ends, and waits with their
+/// bounds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loss_comes_on_demand_and_by_the_clock() {
+async fn time_passes_for_the_server_and_its_clients() {
+    let double = Double::new();
+    let server = server(&double);
+    let [kept, left] = ["kept", "left"].map(|key| Lock::new(&server, key));
+    let guard = kept.acquire().await.unwrap();
+    let session = Lock::new(&server, "session").session();
+    let bound = session.acquire().await.unwrap();
+    let leaving = left.acquire().await.unwrap();
+    assert_eq!(leaving.leave(LEASE).await.unwrap(), Released::Yes);
+    let within = |lock: &Lock, bound| {
+        let lock = lock.clone();
+        tokio::spawn(async move { lock.acquire_within(bound).await.unwrap() })
+    };
+    let short = within(&left, LEASE / 2);
+    until_waits(&left, 1).await;
+    let long = within(&left, LEASE * 3);
+    until_waits(&left, 2).await;
+    let both = MultiLock::new([kept.clone(), left.clone()]).unwrap();
+    let both = tokio::spawn(async move { both.acquire_within(LEASE * 5).await.unwrap() });
+    until_waits(&kept, 1).await;
+    double.advance(LEASE * 4);
+    assert!(short.await.unwrap().is_none());
+    let next = long.await.unwrap().expect("granted when the lease ended");
+    double.advance(LEASE * 4);
+    assert!(both.await.unwrap().is_none());
+    for held in [guard, next, bound] {
+        assert!(held.valid_for() > Duration::ZERO);
+        assert_eq!(held.release().await.unwrap(), Released::Yes);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_comes_on_demand() {
     let double = Double::new();
     let lock = Lock::new(&server(&double), "k");
     let guard = lock.acquire().await.unwrap();
-    double.lose("k");
-    assert_eq!(guard.lost().await, Some(LostReason::Taken));
-    let ended = lock.acquire().await.unwrap();
     let next = wait(&lock);
     until_waits(&lock, 1).await;
-    double.advance(LEASE / 2);
-    assert!(!next.is_finished());
-    double.advance(LEASE);
-    assert!(next.await.unwrap().token() > ended.token());
-    assert_eq!(ended.lost().await, Some(LostReason::Taken));
+    double.lose("k");
+    assert_eq!(guard.lost().reason(), Some(LostReason::Taken));
+    assert!(next.await.unwrap().token() > guard.token());
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_counts_when_replicas_have_it() {
+    let double = Double::new();
+    let lock = Lock::new(&server(&double), "k").replicas(2);
+    let refused = lock.acquire().await.unwrap_err();
+    assert!(matches!(refused, Error::NotReplicated { had: 0, .. }));
+    double.replicas(2);
+    drop(lock.acquire().await.unwrap());
+}
+
+/// One owner may hold both: an upgrade overtakes a writer that waits for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_writes_reads_under_the_same_token() {
+    let double = Double::new();
+    let lock = Lock::new(&server(&double), "k").owner("me");
+    let reading = lock.clone().mode(Mode::Read).acquire().await.unwrap();
+    let other = wait(&lock.clone().owner("other").mode(Mode::Write));
+    until_waits(&lock, 1).await;
+    let writing = lock.clone().mode(Mode::Write).acquire().await.unwrap();
+    assert!(writing.token() > reading.token());
+    let fenced = reading.execute(["GET", "n"]).await.unwrap_err();
+    assert!(fenced.to_string().contains("FENCED"), "{fenced}");
+    assert_eq!(writing.execute(["GET", "n"]).await.unwrap(), Reply::Nil);
+    assert_eq!(writing.release().await.unwrap(), Released::Yes);
+    assert_eq!(reading.release().await.unwrap(), Released::Yes);
+    drop(other.await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -57,6 +57,10 @@ fn to_start() -> MutexGuard<'static, ToStart> {
 
 /// Renews the hold until [`end`]. A hold that is bound to a connection is renewed on that connection.
 pub(crate) fn renew(hold: &Arc<Hold>, bound: Option<Caller>) {
+    #[cfg(feature = "testing")]
+    if let Some(double) = hold.claim.server.double() {
+        double.renews(hold);
+    }
     if bound.is_some() {
         *hold.renewal.state() = State::Started(runtime::spawn(keep(hold.clone(), bound)));
         return;

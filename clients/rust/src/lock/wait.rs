@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::{sleep, timeout_at, Instant};
 
-use crate::backoff::{left, part_of, Pause};
+use crate::backoff::{left, part_of, sooner, Pause};
 use crate::error::{Error, Result};
 use crate::lock::events::{self, Unreached};
 use crate::moment::{now, Moment};
@@ -226,7 +226,9 @@ impl Wait {
     /// # Errors
     /// When the server refuses, was never reached, or could not be reached at the end.
     pub(crate) async fn run(&mut self, end: Option<Instant>, reach: &mut Reach) -> Result<Outcome> {
+        let (bound, begun) = (end, self.request.server.moved());
         loop {
+            let end = sooner(bound, begun, self.request.server.moved());
             let first = self.first.take();
             let turn = match &self.ticket {
                 Some(ticket) if !self.is_announced && first.is_none() => ticket.turn().await,
@@ -362,7 +364,11 @@ impl Wait {
                 ticket.forget_events();
                 // One millisecond more than is left, so that the server does not end the wait before its end.
                 let block = left.saturating_add(Duration::from_millis(1));
-                let block = block.min(LONGEST_TICKET);
+                let block = match self.request.server.moved() {
+                    None => block.min(LONGEST_TICKET),
+                    // Its time may pass at once.
+                    Some(_) => block,
+                };
                 let mut command = ticket.command(&self.request.command, block);
                 if let Some(queue) = self.request.queue {
                     command.arg("QUEUE").arg(queue);

@@ -22,7 +22,7 @@ use tokio::time::{timeout_at, Instant};
 pub use self::guard::MultiGuard;
 
 use self::guard::{release_all, GRACE};
-use crate::backoff::{after, left, Pause};
+use crate::backoff::{after, left, sooner, Pause};
 use crate::error::{Error, Result};
 use crate::lock::acquire::acquire;
 use crate::lock::events::Unreached;
@@ -172,7 +172,10 @@ impl MultiLock {
         let known = self.firsts().map(|first| first.server.name());
         let known: HashMap<_, _> = known.map(|name| (name, Known::of(end))).collect();
         let mut unreached = None;
+        let moved = || self.firsts().find_map(|first| first.server.moved());
+        let (bound, begun) = (end, moved());
         loop {
+            let end = sooner(bound, begun, moved());
             match self.one_round(end, &known).await {
                 Ok(Some(guard)) => return Ok(Some(guard)),
                 Ok(None) if left(end).is_zero() => return Ok(None),

@@ -1,5 +1,8 @@
 //! The opening of a connection: the socket, TLS where the URL asks for it, and the login.
 
+#[cfg(feature = "testing")]
+use std::future::pending;
+use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -8,8 +11,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, RedisConnectionInfo,
-    RedisError, RedisResult, Value,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, PushInfo,
+    RedisConnectionInfo, RedisError, RedisResult, Value,
 };
 #[cfg(feature = "tls")]
 use rustls_pki_types::ServerName;
@@ -26,11 +29,14 @@ use crate::net::address::name_of;
 use crate::net::tls::Certificates;
 use crate::statistics::Counts;
 #[cfg(feature = "testing")]
-use crate::testing::Double;
+use crate::testing::{Double, Link};
 use crate::trace::shown;
 
 /// A source of credentials: the user, if it is not the default one, and the password.
 pub(crate) type Credentials = Arc<dyn Fn() -> (Option<String>, String) + Send + Sync>;
+
+/// What a connection's push messages are given to.
+pub(crate) type Pushed = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
 /// Opens the connections of one server.
 #[derive(Clone)]
@@ -48,11 +54,18 @@ pub(crate) struct Connector {
 /// A connection, which clones share. Dropping the last clone closes it, also while a reply is pending.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    inner: MultiplexedConnection,
+    inner: Inner,
     /// The task that reads and writes, aborted on drop: by itself it would wait for pending replies.
     _driver: Arc<JoinSet<()>>,
     /// The task owns the sender, so the channel closes when the task ends.
     alive: watch::Receiver<()>,
+}
+
+#[derive(Clone)]
+enum Inner {
+    Redis(MultiplexedConnection),
+    #[cfg(feature = "testing")]
+    Double(Arc<Link>),
 }
 
 /// A socket, plain or with TLS.
@@ -68,9 +81,26 @@ impl Connector {
     pub(crate) async fn open(
         &self,
         node: &ConnectionInfo,
-        settings: AsyncConnectionConfig,
+        pushed: Option<Pushed>,
     ) -> Result<Connection> {
+        #[cfg(feature = "testing")]
+        if let Some(double) = self.double.clone() {
+            let alive = Arc::default();
+            let link = Arc::new(Link {
+                double,
+                pushed,
+                alive,
+            });
+            return Ok(self.opened(Inner::Double(link), pending()));
+        }
         let name = name_of(node);
+        let mut settings = AsyncConnectionConfig::new();
+        if let Some(pushed) = pushed {
+            settings = settings.set_push_sender(move |push| {
+                pushed(push);
+                Ok::<(), redis::aio::SendError>(())
+            });
+        }
         let opening = async {
             let stream = self.stream(node, &name).await?;
             // Each request has its own timeout; the connection has none.
@@ -79,22 +109,29 @@ impl Connector {
             let login = login.map_err(|error| Error::connection(&name, error.to_string()))?;
             let opened = MultiplexedConnection::new_with_config(&login, stream, settings).await;
             let (inner, driver) = opened.map_err(|error| of_login(&name, error))?;
-            self.counts.connections.add_one();
-            let (sender, alive) = watch::channel(());
-            let mut task = JoinSet::new();
-            task.spawn(async move {
-                driver.await;
-                drop(sender);
-            });
-            let _driver = Arc::new(task);
-            Ok(Connection {
-                inner,
-                _driver,
-                alive,
-            })
+            Ok(self.opened(Inner::Redis(inner), driver))
         };
         let opened = timeout(self.patience, opening).await;
         opened.unwrap_or_else(|_| Err(Error::no_answer(&name)))
+    }
+
+    fn opened(
+        &self,
+        inner: Inner,
+        driver: impl Future<Output = ()> + Send + 'static,
+    ) -> Connection {
+        self.counts.connections.add_one();
+        let (sender, alive) = watch::channel(());
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            driver.await;
+            drop(sender);
+        });
+        Connection {
+            inner,
+            _driver: Arc::new(task),
+            alive,
+        }
     }
 
     /// The login of a new connection.
@@ -110,10 +147,6 @@ impl Connector {
     }
 
     async fn stream(&self, node: &ConnectionInfo, name: &str) -> Result<Box<dyn Stream>> {
-        #[cfg(feature = "testing")]
-        if let Some(double) = &self.double {
-            return Ok(Box::new(double.connect()));
-        }
         let failed = |error: io::Error| Error::new(name, RedisError::from(error));
         match node.addr() {
             ConnectionAddr::Tcp(host, port) => {
@@ -219,7 +252,11 @@ impl Connection {
 
     /// Sends a request and returns its reply; server errors are values.
     pub(crate) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.inner.send_packed_command(command).await
+        match &mut self.inner {
+            Inner::Redis(inner) => inner.send_packed_command(command).await,
+            #[cfg(feature = "testing")]
+            Inner::Double(link) => Ok(link.send(command)),
+        }
     }
 
     /// The same with a time for the reply; server errors are errors.
@@ -241,7 +278,11 @@ impl Connection {
         all: &Pipeline,
         count: usize,
     ) -> RedisResult<Vec<Value>> {
-        self.inner.send_packed_commands(all, 0, count).await
+        match &mut self.inner {
+            Inner::Redis(inner) => inner.send_packed_commands(all, 0, count).await,
+            #[cfg(feature = "testing")]
+            Inner::Double(link) => Ok(all.cmd_iter().map(|command| link.send(command)).collect()),
+        }
     }
 }
 

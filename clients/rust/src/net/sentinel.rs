@@ -1,8 +1,6 @@
 //! The look-up of the primary at the sentinels, one after another.
 
-use redis::{
-    cmd, AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Value,
-};
+use redis::{cmd, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Value};
 use tokio::time::timeout;
 
 use crate::error::{Error, Result};
@@ -50,8 +48,7 @@ async fn ask(
     sentinel: &ConnectionInfo,
     name: &str,
 ) -> Result<Option<ConnectionAddr>> {
-    let settings = AsyncConnectionConfig::new();
-    let mut connection = connector.open(sentinel, settings).await?;
+    let mut connection = connector.open(sentinel, None).await?;
     let words = ["GET-MASTER-ADDR-BY-NAME", name];
     let failed = |error| match Error::new(&name_of(sentinel), error) {
         Error::Refused { server, code, text }

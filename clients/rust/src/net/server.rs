@@ -12,10 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redis::{
-    cmd, AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
-    Value,
-};
+use redis::{cmd, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -23,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::net::address::{name_of, Address, Kind};
 use crate::net::background::{Background, Unreleased};
 use crate::net::caller::Caller;
-use crate::net::connection::{Connection, Connector};
+use crate::net::connection::{Connection, Connector, Pushed};
 use crate::net::invalidation::Invalidations;
 use crate::net::leases::ReaderLeases;
 use crate::net::replicas::Looks;
@@ -201,6 +198,20 @@ impl Server {
         (self.patience() / 20).max(LEAST_OVERTIME)
     }
 
+    /// The double in place of a server (feature `testing`).
+    #[cfg(feature = "testing")]
+    pub(crate) fn double(&self) -> Option<&Double> {
+        self.inner.connector.double.as_ref()
+    }
+
+    /// How far a test has moved the time of a double; none of a server.
+    pub(crate) fn moved(&self) -> Option<Duration> {
+        #[cfg(feature = "testing")]
+        return self.double().map(Double::elapsed);
+        #[cfg(not(feature = "testing"))]
+        None
+    }
+
     /// Whether the URL names a single server, without cluster or sentinels.
     pub(crate) fn is_single(&self) -> bool {
         matches!(self.inner.address.kind, Kind::Server)
@@ -285,8 +296,7 @@ impl Server {
 
     /// Opens a connection for one caller.
     pub(crate) async fn connect(&self, node: &ConnectionInfo) -> Result<Connection> {
-        let settings = AsyncConnectionConfig::new();
-        self.inner.connector.open(node, settings).await
+        self.inner.connector.open(node, None).await
     }
 
     /// Opens a connection whose push messages are given to this function.
@@ -298,11 +308,8 @@ impl Server {
         let login = node.redis_settings().clone();
         let login = login.set_protocol(ProtocolVersion::RESP3);
         let node = node.clone().set_redis_settings(login);
-        let settings = AsyncConnectionConfig::new().set_push_sender(move |push| {
-            pushed(push);
-            Ok::<(), redis::aio::SendError>(())
-        });
-        self.inner.connector.open(&node, settings).await
+        let pushed = Some(Arc::new(pushed) as Pushed);
+        self.inner.connector.open(&node, pushed).await
     }
 
     /// Opens a connection with tracking of the keys read on it, where the server supports it. (No key is read on that
