@@ -286,8 +286,7 @@ impl Agent {
             "do" => {
                 let guard = match &*hold {
                     Hold::Lock(guard) => guard,
-                    Hold::Multi(guard) => &guard.members()[0],
-                    Hold::Permit(_) => return Ok("error other no command under a permit".into()),
+                    _ => return Ok("error other no command under it".into()),
                 };
                 format!("did {}", text(guard.execute(&words[3..]).await?))
             }

@@ -96,10 +96,9 @@ impl Hold {
     pub(crate) fn lose(&self, why: LostReason) {
         if !self.notice.is_over() && !self.is_lost.swap(true, Ordering::Relaxed) {
             events::lost(&self.claim, self.token, &why);
-            self.observed
-                .get()
-                .into_iter()
-                .for_each(|observed| observed.lost(&why));
+            if let Some(observed) = self.observed.get() {
+                observed.lost(&why);
+            }
         }
         self.notice.lose(why);
     }

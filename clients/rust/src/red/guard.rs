@@ -21,6 +21,7 @@ use crate::lock::release::{self, at_once};
 use crate::lock::terms::Terms;
 use crate::moment::{now, Moment};
 use crate::net::command::{Claim, Ending};
+use crate::observer::Observed;
 use crate::outcome::{LostReason, Released};
 use crate::runtime::{self, Task};
 use crate::statistics::Counted;
@@ -86,7 +87,13 @@ impl RedGuard {
     }
 
     /// Records the grant, `waited` after the acquisition began.
-    pub(super) fn record_grant(&self, waited: Duration) {
+    pub(super) fn record_grant(&self, observed: Option<Observed>, waited: Duration) {
+        if let Some(observed) = observed {
+            let observed = self.hold.observed.get_or_init(|| observed);
+            if let Some(why) = self.hold.notice.reason() {
+                observed.lost(&why);
+            }
+        }
         for (claim, member) in self.hold.each() {
             if let Some(token) = member.token {
                 events::acquired(claim, token, waited);
@@ -179,7 +186,7 @@ impl RedGuard {
     fn stop_renewal(&self) {
         let notice = &self.hold.notice;
         let is_held = !self.counted.is_empty() && !notice.is_over() && notice.reason().is_none();
-        if let (true, Some(observed)) = (is_held, &self.hold.observed) {
+        if let (true, Some(observed)) = (is_held, self.hold.observed.get()) {
             observed.released(now() - self.granted);
         }
         self.hold.notice.finish();
@@ -226,8 +233,9 @@ async fn keep(hold: Arc<Hold>) {
         match timeout_at(hold.notice.end(), renew(&hold)).await {
             Ok(Some(opened)) => {
                 hold.confirm(opened);
-                let observed = hold.observed.iter();
-                observed.for_each(|observed| observed.renewed(due, last.certain));
+                if let Some(observed) = hold.observed.get() {
+                    observed.renewed(due, last.certain);
+                }
             }
             Ok(None) => break LostReason::Taken,
             Err(_) => break LostReason::Unconfirmed,
@@ -237,9 +245,9 @@ async fn keep(hold: Arc<Hold>) {
         for (claim, member) in hold.each() {
             events::lost(claim, member.token, &why);
         }
-        hold.observed
-            .iter()
-            .for_each(|observed| observed.lost(&why));
+        if let Some(observed) = hold.observed.get() {
+            observed.lost(&why);
+        }
     }
     on_drop.0.lose(why);
 }

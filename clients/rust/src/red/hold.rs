@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use redis::{cmd, Value};
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::lock::loss::{Confirmed, LossNotice};
 use crate::lock::release::give_up;
 use crate::lock::renewal::is_final;
-use crate::lock::terms::{names, Terms};
+use crate::lock::terms::Terms;
 use crate::lock::wait::{self, Known, Reach, Request, Wait};
 use crate::moment::{now, Moment};
 use crate::net::caller::Caller;
@@ -98,7 +98,8 @@ pub(super) struct Hold {
     margin: Duration,
     members: Mutex<Vec<Member>>,
     pub notice: Arc<LossNotice>,
-    pub observed: Option<Observed>,
+    /// From the moment when the program has the hold.
+    pub observed: OnceLock<Observed>,
 }
 
 impl Hold {
@@ -113,7 +114,7 @@ impl Hold {
             margin: first.margin(),
             members: Mutex::new(vec![Member::default(); locks.len()]),
             notice: LossNotice::new(),
-            observed: Observed::of_all(locks, names(locks.iter())),
+            observed: OnceLock::new(),
         })
     }
 

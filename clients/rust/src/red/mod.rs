@@ -134,7 +134,8 @@ impl RedLock {
         let begun = now();
         let key = self.locks.first().map_or(&[][..], |lock| &lock.key);
         let names_of_all = names(self.locks.iter());
-        let observed = Asked::new([Observed::of_all(&self.locks, names_of_all.clone())], begun);
+        let observed = Observed::of_all(&self.locks, names_of_all.clone());
+        let asked = Asked::new([observed.clone()], begun);
         let span = Span::new(&names_of_all, key, None);
         let servers: Vec<_> = self.locks.iter().map(|lock| &lock.server).collect();
         let end = after(wait);
@@ -153,9 +154,9 @@ impl RedLock {
         span.around(async {
             let acquired = on_thread(&servers, lease, work).await;
             let is_granted = matches!(acquired, Ok(Some(_)));
-            observed.answered(is_granted, acquired.as_ref().err());
+            asked.answered(is_granted, acquired.as_ref().err());
             match &acquired {
-                Ok(Some(guard)) => guard.record_grant(now() - begun),
+                Ok(Some(guard)) => guard.record_grant(observed, now() - begun),
                 other => self.locks.iter().for_each(|lock| {
                     events::not_acquired(lock, other.as_ref().err(), now() - begun);
                 }),

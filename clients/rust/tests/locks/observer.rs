@@ -1,7 +1,9 @@
 //! What an observer is told.
 
+use std::future::{poll_fn, Future};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use redis_lock_client::{
@@ -143,8 +145,26 @@ async fn a_red_lock_is_one_lock() {
         real.conn().line("CONFIG SET lock.startup-delay 60000");
     }
     drop(red.acquire().await.unwrap());
-    let red = ["asked", "answered true", "released"].map(|event| format!("r exclusive {event}"));
-    assert_eq!(told.events(), red);
+    let events = ["asked", "answered true", "released"].map(|event| format!("r exclusive {event}"));
+    assert_eq!(told.events(), events);
+
+    // Dropped when it was granted, and before the program had it.
+    for server in &servers {
+        assert!(server.settled().await.is_empty());
+    }
+    let mut acquiring = Box::pin(red.acquire());
+    let begun = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context).is_pending()));
+    assert!(begun.await);
+    until("the grants", || {
+        let mut conns = reals.iter().map(TestServer::conn);
+        conns.all(|mut conn| conn.line("EXISTS r").int() == 1)
+    });
+    drop(acquiring);
+    for server in &servers {
+        assert!(server.settled().await.is_empty());
+    }
+    let events = ["asked", "answered false"].map(|event| format!("r exclusive {event}"));
+    assert_eq!(told.events(), events);
 }
 
 /// The handler of a loss blocks; what this crate has to send goes on.
