@@ -327,6 +327,7 @@ impl State {
             let own = held.filter(|held| held.keys == hold.keys && held.owner == hold.owner);
             let mut own: Vec<_> = own.collect();
             if let Some(again) = own.iter_mut().find(|held| held.mode == hold.mode) {
+                hold.options.remove("COUNT"); // it keeps as many permits as it has
                 again.options.extend(hold.options);
                 (again.end, again.is_told) = (hold.end.max(again.end), false);
                 tokens.push(int(again.token));

@@ -1,14 +1,17 @@
-//! The look whether replicas have a grant: its renewal and `WAIT` in one pipeline.
+//! The look whether replicas have a grant: its renewal and `WAIT`, sent together.
 //!
 //! `WAIT` blocks its connection, so these requests have one of their own to each node. Its offset is that of the last
 //! write of the connection: the renewal makes it cover the grant, whichever connection that came by. What is asked
-//! while one `WAIT` is under way goes together in the next pipeline.
+//! while one `WAIT` is under way goes together with the next.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use redis::{cmd, Cmd, ConnectionInfo, Pipeline, RedisError, Value};
+use redis::{cmd, Cmd, ConnectionInfo, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -28,13 +31,14 @@ pub(crate) struct Replicas {
     pub within: Duration,
 }
 
-/// The replies to the renewals, a moment before they were sent, the number of replicas, and the time that these had: the
-/// longest of those who asked together.
+/// The replies to the renewals, a moment before they were sent, the number of replicas, and the time that these had, the
+/// longest of what was asked together.
 pub(crate) type Seen = (Vec<Value>, Moment, u64, Duration);
 
 struct Look {
     server: Server,
     renewals: Vec<Cmd>,
+    replies: Vec<Value>,
     replicas: Replicas,
     seen: oneshot::Sender<Result<Seen>>,
 }
@@ -59,6 +63,7 @@ impl Looks {
         let look = Look {
             server: server.clone(),
             renewals,
+            replies: Vec::new(),
             replicas,
             seen,
         };
@@ -105,45 +110,51 @@ async fn look_on(looks: Weak<Looks>, node: ConnectionInfo, mut asked: UnboundedR
     }
 }
 
-/// One pipeline for these looks. A connection that has broken since its last use is opened once more.
-async fn look_at(node: &ConnectionInfo, connection: &mut Option<Connection>, looks: Vec<Look>) {
-    let Some(first) = looks.first() else { return };
-    let mut pipeline = Pipeline::new();
-    for renewal in looks.iter().flat_map(|look| &look.renewals) {
-        pipeline.add_command(renewal.clone());
-    }
+/// One write for these looks. A connection that has broken since its last use is opened once more.
+async fn look_at(node: &ConnectionInfo, connection: &mut Option<Connection>, mut looks: Vec<Look>) {
+    let Some(server) = looks.first().map(|look| look.server.clone()) else {
+        return;
+    };
     let most = looks.iter().map(|look| look.replicas.wanted).max();
     let longest = looks.iter().map(|look| look.replicas.within).max();
-    let (most, longest) = (most.unwrap_or(0), longest.unwrap_or_default());
+    let longest = longest.unwrap_or_default();
     let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-    pipeline.add_command(cmd("WAIT").arg(most).arg(millis).take());
-    let count = 1 + looks.iter().map(|look| look.renewals.len()).sum::<usize>();
-    let patience = first.server.patience() / 2 + longest;
+    let wait = cmd("WAIT").arg(most).arg(millis).take();
     let name = name_of(node);
     let answer = loop {
         let was_open = connection.take().filter(Connection::is_open);
         let is_fresh = was_open.is_none();
         let sent = Moment::now();
-        let asked = timeout(patience, async {
-            let mut open = match was_open {
+        let asked = timeout(server.patience() / 2 + longest, async {
+            let open = match was_open {
                 Some(open) => open,
-                None => first.server.connect(node).await?,
+                None => server.connect(node).await?,
             };
-            let replies = open.send_all(&pipeline, count).await;
-            Ok((replies.map_err(|error| Error::new(&name, error))?, open))
+            let (mut renews, mut waits) = (open.clone(), open.clone());
+            let waited = tokio::select! {
+                biased;
+                // Both are sent at first; these replies come before the other.
+                Err(ended) = renew(&mut renews, &mut looks, sent) => Err(ended),
+                waited = waits.send(&wait) => waited,
+            };
+            Ok((waited.map_err(|error| Error::new(&name, error))?, open))
         });
-        match asked.await.unwrap_or_else(|_| Err(Error::no_answer(&name))) {
-            Ok((replies, open)) => {
+        let asked = asked.await;
+        if looks.is_empty() {
+            return;
+        }
+        match asked.unwrap_or_else(|_| Err(Error::no_answer(&name))) {
+            Ok((waited, open)) => {
                 *connection = Some(open);
-                break Ok((replies, sent));
+                break Ok((waited, sent));
             }
             Err(error) if is_fresh || error.is_silence() => break Err(error),
             Err(_) => {}
         }
     };
-    let mut answer = answer.and_then(|(mut replies, sent)| match replies.pop() {
-        Some(Value::Int(had)) => Ok((replies.into_iter(), sent, u64::try_from(had).unwrap_or(0))),
-        Some(Value::ServerError(error)) => {
+    let answer = answer.and_then(|(waited, sent)| match waited {
+        Value::Int(had) => Ok((sent, u64::try_from(had).unwrap_or(0))),
+        Value::ServerError(error) => {
             let error = Error::new(&name, RedisError::from(error));
             // UNBLOCKED: the node has become a replica meanwhile.
             Err(match error.has_code("UNBLOCKED") {
@@ -154,13 +165,40 @@ async fn look_at(node: &ConnectionInfo, connection: &mut Option<Connection>, loo
         _ => Err(Error::reply(&name)),
     });
     for look in looks {
-        let seen = match &mut answer {
-            Ok((replies, sent, had)) => {
-                let replies = replies.take(look.renewals.len()).collect();
-                Ok((replies, *sent, *had, longest))
-            }
-            Err(error) => Err(error.clone()),
-        };
-        let _ = look.seen.send(seen);
+        let seen = answer.clone();
+        let _ = look
+            .seen
+            .send(seen.map(|(sent, had)| (look.replies, sent, had, longest)));
+    }
+}
+
+/// Renews what the looks are for. One whose hold is not renewed here, because the slot has moved or the hold is lost,
+/// needs no replicas: it is answered at once.
+async fn renew(
+    connection: &mut Connection,
+    looks: &mut Vec<Look>,
+    sent: Moment,
+) -> RedisResult<Infallible> {
+    let mut pipeline = Pipeline::new();
+    let renewals: Vec<_> = looks.iter().flat_map(|look| &look.renewals).collect();
+    let count = renewals.len();
+    for renewal in renewals {
+        pipeline.add_command(renewal.clone());
+    }
+    let mut replies = connection.send_all(&pipeline, count).await?.into_iter();
+    for look in looks.iter_mut() {
+        look.replies = replies.by_ref().take(look.renewals.len()).collect();
+    }
+    let is_renewed = |look: &Look| look.replies.iter().all(|reply| *reply == Value::Int(1));
+    let (renewed, others) = std::mem::take(looks)
+        .into_iter()
+        .partition::<Vec<_>, _>(is_renewed);
+    *looks = renewed;
+    for look in others {
+        let _ = look.seen.send(Ok((look.replies, sent, 0, Duration::ZERO)));
+    }
+    match looks.is_empty() {
+        true => Err(io::Error::from(io::ErrorKind::Interrupted).into()),
+        false => pending().await,
     }
 }

@@ -169,7 +169,7 @@ async fn a_broken_connection_of_the_looks_costs_no_grant() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_the_replicas_of_the_node_of_the_key_are_asked() {
-    let cluster = Cluster::with(2_000, &[]);
+    let mut cluster = Cluster::with(2_000, &[]);
     let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes[0].port);
     let server = patient(&url);
     for node in 0..3 {
@@ -178,7 +178,9 @@ async fn in_a_cluster_the_replicas_of_the_node_of_the_key_are_asked() {
         is_refused(&replicated(&lock, 2).acquire().await.unwrap_err());
     }
 
-    // The slot moves between the grant and the look, whose connection is the second one.
+    // The slot moves between the grant and the look, whose connection is the second one. The former node has no replica,
+    // and is not waited for.
+    cluster.nodes[3].crash();
     let key = cluster.key_of(0, "moves");
     let (opens, opened) = sync_channel(0);
     let count = AtomicUsize::new(0);
@@ -192,7 +194,7 @@ async fn in_a_cluster_the_replicas_of_the_node_of_the_key_are_asked() {
         (Some("default".into()), "any".into())
     });
     let lock = Lock::new(&server.build().unwrap(), &key).lease(LONG);
-    let held = replicated(&lock, 1);
+    let held = lock.replicas(1).replicas_within(Duration::from_secs(600));
     let held = tokio::spawn(async move { held.acquire().await.unwrap() });
     tokio::task::block_in_place(|| {
         opened.recv().unwrap();
@@ -207,6 +209,7 @@ async fn in_a_cluster_the_replicas_of_the_node_of_the_key_are_asked() {
     assert_eq!(replica.run(["READONLY"]).text(), "OK");
     assert_eq!(replica.run(["EXISTS", &key]).int(), 1);
     assert_eq!(held.release().await.unwrap(), Released::Yes);
+    cluster.nodes[3].start_again();
 }
 
 #[tokio::test(flavor = "multi_thread")]
