@@ -280,18 +280,16 @@ impl State {
         self.channels.get(channel).ok_or("NOSUBSCRIBER")?;
         let waits = |key| self.waits(key).count() as i64;
         let most = ask.keys.iter().map(waits).max();
-        ask.since = self.now;
-        ask.end = self.now.saturating_add(ask.number("BLOCK").unwrap_or(0));
-        match place.and_then(|place| self.queue.get_mut(place)) {
-            None if ask.number("QUEUE").is_some_and(|queue| most >= Some(queue)) => {
-                return Err("QUEUEFULL as many requests as QUEUE allows wait already");
-            }
-            None => self.queue.push(ask),
-            Some(former) => {
-                ask.since = former.since;
-                *former = ask;
-            }
+        let is_full = ask.number("QUEUE").is_some_and(|queue| most >= Some(queue));
+        if place.is_none() && is_full {
+            return Err("QUEUEFULL as many requests as QUEUE allows wait already");
         }
+        let place = place.unwrap_or(self.queue.len());
+        let former = self.queue.get(place);
+        ask.since = former.map_or(self.now, |former| former.since);
+        ask.end = self.now.saturating_add(ask.number("BLOCK").unwrap_or(0));
+        self.queue.retain(|other| !is_again(other));
+        self.queue.insert(place, ask);
         Ok(Value::SimpleString("QUEUED".into()))
     }
 
@@ -454,13 +452,10 @@ impl State {
             (_, [key, ..]) if self.latest(key).is_some() => Err(WRONG_TYPE),
             ("GET", [key]) => Ok(self.values.get(key).map_or(Value::Nil, bulk)),
             ("SET", [key, value, rest @ ..]) => {
-                let options = options(rest, "NX XX")?;
-                let refused = match self.values.contains_key(key) {
-                    true => options.contains_key("NX"),
-                    false => options.contains_key("XX"),
-                };
-                if refused {
-                    return Ok(Value::Nil);
+                match (text(&rest.concat()).as_str(), self.values.contains_key(key)) {
+                    ("NX", true) | ("XX", false) => return Ok(Value::Nil),
+                    ("" | "NX" | "XX", _) => {}
+                    _ => return Err(SYNTAX),
                 }
                 self.values.insert(key.clone(), value.clone());
                 Ok(Value::Okay)
@@ -492,7 +487,7 @@ impl Ask {
         let (owner, words) = words.split_first().ok_or(SYNTAX)?;
         let mut ask = Ask::default();
         (ask.keys, ask.owner) = (keys.to_vec(), owner.clone());
-        ask.options = options(words, OPTIONS)?;
+        ask.options = options(words)?;
         let has = |option| ask.options.contains_key(option);
         ask.mode = match any {
             "any" if has("READ") => "read",
@@ -547,11 +542,11 @@ impl Ask {
 }
 
 /// These options, of those that are known, each with its number of values.
-fn options(words: &[Word], known: &str) -> Answer<Options> {
+fn options(words: &[Word]) -> Answer<Options> {
     let (mut options, mut words) = (Options::new(), words.iter());
     while let Some(word) = words.next() {
         let name = text(word);
-        let mut known = known.split(' ');
+        let mut known = OPTIONS.split(' ');
         let of_name = known.find(|known| known.trim_end_matches('=') == name);
         let count = of_name.ok_or(SYNTAX)?.len() - name.len();
         options.insert(name, words.by_ref().take(count).cloned().collect());

@@ -137,6 +137,8 @@ pub(crate) struct Wait {
     waiting: Option<Counted>,
     /// The first request, where the caller has sent it.
     first: Option<Asked>,
+    /// How far a test had moved the time of a double when the wait began.
+    begun: Option<Duration>,
 }
 
 /// A request that has been sent.
@@ -175,6 +177,7 @@ impl Wait {
             false => Caller::shared(&request.server, &request.key),
         };
         Wait {
+            begun: request.server.moved(),
             request,
             caller,
             ticket: None,
@@ -226,9 +229,9 @@ impl Wait {
     /// # Errors
     /// When the server refuses, was never reached, or could not be reached at the end.
     pub(crate) async fn run(&mut self, end: Option<Instant>, reach: &mut Reach) -> Result<Outcome> {
-        let (bound, begun) = (end, self.request.server.moved());
+        let bound = end;
         loop {
-            let end = sooner(bound, begun, self.request.server.moved());
+            let end = sooner(bound, self.begun, self.request.server.moved());
             let first = self.first.take();
             let turn = match &self.ticket {
                 Some(ticket) if !self.is_announced && first.is_none() => ticket.turn().await,

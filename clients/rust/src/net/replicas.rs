@@ -31,8 +31,8 @@ pub(crate) struct Replicas {
     pub within: Duration,
 }
 
-/// The replies to the renewals, a moment before they were sent, the number of replicas, and the time that these had, the
-/// longest of what was asked together.
+/// The replies to the renewals, a moment before they were sent, the number of replicas, and the time that these had: of
+/// what is asked together the longest.
 pub(crate) type Seen = (Vec<Value>, Moment, u64, Duration);
 
 struct Look {

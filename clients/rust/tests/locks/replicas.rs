@@ -178,8 +178,8 @@ async fn in_a_cluster_the_replicas_of_the_node_of_the_key_are_asked() {
         is_refused(&replicated(&lock, 2).acquire().await.unwrap_err());
     }
 
-    // The slot moves between the grant and the look, whose connection is the second one. The former node has no replica,
-    // and is not waited for.
+    // The slot moves between the grant and the look, whose connection is the second one. The former node, which has no
+    // replica, is not waited for.
     cluster.nodes[3].crash();
     let key = cluster.key_of(0, "moves");
     let (opens, opened) = sync_channel(0);
