@@ -214,21 +214,44 @@ impl Decision<'_, '_> {
         if delay_ms > 0 && !waits && self.draft.has(req.count.into()) {
             return Err(LockError::InStartupDelay(delay_ms));
         }
+        let mut no_place = None;
         // Waiters come first. An id that returns to its kept place is granted in the order of that place.
         if waits && (delay_ms > 0 || self.must_wait(req)) {
-            let id = self.shared.park(key, req, self.cx)?;
-            self.draft.counts |= was_over;
-            self.forget_over(req.owner, was_over);
-            self.hand_off();
-            return Ok(Answer::Waits(id));
+            match self.shared.park(key, req, self.cx) {
+                Ok(id) => {
+                    self.draft.counts |= was_over;
+                    self.forget_over(req.owner, was_over);
+                    self.hand_off();
+                    let waiters = &mut self.shared.waiters;
+                    let is_first = waiters.first(key).is_some_and(|(_, first)| first.id == id);
+                    if self.there.is_none() && is_first {
+                        // Returned to the first place, it is perhaps served by the limit of one behind it.
+                        waiters.schedule_settle(key);
+                    }
+                    return Ok(Answer::Waits(id));
+                }
+                // Those that have the places may be granted permits of the semaphore that this request creates.
+                Err(error @ (LockError::QueueFull | LockError::Busy)) if delay_ms == 0 => {
+                    no_place = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
         self.hand_off();
         // Where a waiting request of this id got a permit, a second one is not granted here.
-        if self.draft.gives(req.owner) || self.must_wait(req) {
+        let gives = self.draft.gives(req.owner);
+        if gives || self.must_wait(req) {
+            // The former permits leave the set with what was granted to waiters.
+            self.forget_over(req.owner, was_over && self.draft.counts && !gives);
+            if let Some(error) = no_place {
+                return Err(error);
+            }
             self.shared.waiters.stats[Resource::Semaphore].refusals += 1;
             return Ok(Answer::Refused);
         }
         self.forget_over(req.owner, was_over);
+        // It needs no place, and is not counted as one without.
+        self.shared.waiters.stats[Resource::Semaphore].busy -= u64::from(no_place.is_some());
         let (token, _) = self.grant(req)?;
         self.shared.granted_at_once(key, req, now);
         self.shared.waiters.withdraw(key, req.owner);
@@ -361,11 +384,11 @@ impl Decision<'_, '_> {
     /// Ends a command's decision. Waiters that could not be granted now, because writes are refused or many wait, are
     /// settled by the timer.
     pub fn finish(self) {
-        if self.is_grantable() {
-            self.shared.waiters.schedule_settle(self.view.key);
-        } else if self.draft.owes_many() {
+        if self.draft.owes_many() {
             let id = self.view.key.to_id();
             self.shared.waiters.schedule_settle_id(id);
+        } else if self.is_grantable() {
+            self.shared.waiters.schedule_settle(self.view.key);
         }
         self.write_down();
     }

@@ -594,9 +594,11 @@ impl Waiters {
             Some(kept) => waited.queue.vacate(places, place, kept),
             None => waited.queue.remove(places, place),
         };
+        // Another one names the limit of the semaphore that is to be created, perhaps a higher one.
+        let named_limit = waiter.as_ref().is_some_and(|waiter| waiter.limit.is_some());
         if is_taken {
-            if waiter.as_ref().is_some_and(|waiter| waiter.count() > 1) {
-                // The newer request may need fewer permits.
+            // The newer request may need fewer permits.
+            if named_limit || waiter.as_ref().is_some_and(|waiter| waiter.count() > 1) {
                 self.schedule_settle(key.as_ref());
             }
             return waiter;
@@ -607,7 +609,7 @@ impl Waiters {
         if kept.is_none() {
             self.drop_if_empty(key.as_ref());
         }
-        if settles {
+        if settles || (named_limit && !matches!(fate, Fate::Granted)) {
             self.schedule_settle(key.as_ref());
         }
         waiter

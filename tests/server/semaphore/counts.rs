@@ -203,3 +203,66 @@ fn a_leftover_of_a_former_grant_is_a_free_permit() {
     assert!(only_reply(&mut many).int() > 0);
     assert_content(&mut c, &["#2:many", "#3:many", "many"], "0");
 }
+
+/// There is no place for a request that creates the semaphore: those that have the places are granted its permits, and
+/// then so is the request, if there is one more.
+#[test]
+fn a_full_queue_does_not_keep_a_semaphore_from_being_created() {
+    for (limit, is_granted) in [(2, true), (1, false)] {
+        for (settings, queue) in [
+            (&["--lock.max-waiters-per-key", "1"], ""),
+            (&["--lock.max-waiters-per-key", "9"], " QUEUE 1"),
+        ] {
+            let server = TestServer::with(settings);
+            let mut c = server.conn();
+            let mut first = parked(&server, "SEM.ACQUIRE k first BLOCK 0");
+            let asked = format!("SEM.ACQUIRE k second LIMIT {limit} BLOCK 0{queue}");
+            let answer = c.line(&asked);
+            assert!(only_reply(&mut first).int() > 0);
+            assert_eq!(answer.is_error(), !is_granted, "{asked}");
+            assert_eq!(server.stat("sem_busy"), u64::from(!is_granted));
+            c.line("SEM.RELEASE k first");
+            c.line("SEM.RELEASE k second");
+            assert_content(&mut c, &[], &limit.to_string());
+        }
+    }
+}
+
+/// More permits are over than one request reads, and they are owed: the next request for many gets its permits.
+#[test]
+fn a_debt_that_is_over_is_paid_for_a_request_for_many() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("SEM.SET k 1000");
+    for i in 0..15 {
+        assert!(c.line(&format!("SEM.ACQUIRE k {i} COUNT 64 PX 100")).int() > 0);
+    }
+    c.line("SEM.SET k 500");
+    wait_for("the ends of all", || {
+        c.line("SEM.INFO k").field("held").expect("held").int() == 0
+    });
+    wait_for("the permits", || {
+        c.line("SEM.ACQUIRE k many COUNT 64").maybe_int().is_some()
+    });
+}
+
+/// The lease of an id ends unnoticed while another one waits, and the id asks again: its former grant has ended.
+#[test]
+fn a_grant_that_is_over_is_forgotten_when_its_permit_goes_to_a_waiter() {
+    let server = TestServer::start();
+    let mut c = server.conn();
+    c.line("SEM.SET k 1");
+    c.line("SEM.ACQUIRE k a PX 40");
+    let mut waiter = parked(&server, "SEM.ACQUIRE k b BLOCK 0");
+    c.line("MULTI");
+    let busy = "local t = redis.call('TIME') local e = t[1] * 1000 + t[2] / 1000 + 60 \
+                repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e";
+    c.run(["EVAL", busy, "0"]);
+    c.line("SEM.ACQUIRE k a");
+    assert!(c.line("EXEC").list()[1].is_nil());
+    assert!(only_reply(&mut waiter).int() > 0);
+    c.line("SEM.RELEASE k b");
+    assert_eq!(server.stat("sem_grants_tracked"), 0);
+    assert_content(&mut c, &[], "1");
+    server.check_counters();
+}

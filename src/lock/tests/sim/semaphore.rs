@@ -85,8 +85,10 @@ impl Sim {
             self.highest
                 .insert(key.into(), former.unwrap_or(0).max(token.get()));
         }
-        let is_same = self.keys == before;
-        assert!(answer.is_ok() || is_same, "a trace of {answer:?}");
+        // Where there is no place to wait, those that wait may be granted.
+        let is_full = matches!(answer, Err(LockError::QueueFull | LockError::Busy));
+        let is_same = answer.is_ok() || is_full || self.keys == before;
+        assert!(is_same, "a trace of {answer:?}");
         answer
     }
 

@@ -32,7 +32,8 @@ impl Model {
         }
         self.create(ask.limit);
         if !self.admits(key, ask) {
-            return self.enqueue(ask, false);
+            let reply = self.enqueue(ask, false);
+            return self.or_pass(ask, reply);
         }
         if self.is_delayed() && ask.wait.is_none() {
             return Reply::Error("DELAY");
@@ -58,7 +59,27 @@ impl Model {
         if !matches!(reply, Reply::Error(_)) && self.hand_off(key) == Passed::NoWaiter {
             self.schedule_settle(key);
         }
-        reply
+        self.or_pass(ask, reply)
+    }
+
+    /// Where there is no place for a request in the queue of a semaphore, those that have the places are granted what
+    /// they can be, perhaps of the semaphore that the request creates; then it may be granted, too.
+    fn or_pass(&mut self, ask: &Ask, reply: Reply) -> Reply {
+        let key = ask.keys[0];
+        let is_full = matches!(reply, Reply::Error("QUEUEFULL" | "LOCKBUSY"));
+        if !is_full || !matches!(self.rule, Rule::Permits(_)) || self.is_delayed() {
+            return reply;
+        }
+        if !self.may_grant {
+            self.schedule_settle(key);
+            return reply;
+        }
+        self.hand_off(key);
+        let is_next = self.queue(key).is_empty() && self.hold_of(key, ask.owner, None).is_none();
+        match is_next && self.admits(key, ask) {
+            true => self.take(&ask.keys, ask),
+            false => reply,
+        }
     }
 
     /// `LOCK.MACQUIRE`.
