@@ -10,7 +10,9 @@ import io.lettuce.core.protocol.CommandType;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -28,12 +30,23 @@ import java.util.logging.Handler;
 import java.util.logging.LogManager;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
+import java.util.stream.Collectors;
+import redislock.FencedLock;
 import redislock.Guard;
 import redislock.LockClient;
 import redislock.LockClosedException;
+import redislock.LockException;
+import redislock.LockInfo;
 import redislock.LockLostException;
+import redislock.LockObserver;
 import redislock.LockOptions;
+import redislock.LostReason;
+import redislock.MemoryServer;
+import redislock.MultiGuard;
+import redislock.MultiLock;
 import redislock.NoSemaphoreException;
+import redislock.NotReplicatedException;
+import redislock.QueueFullException;
 import redislock.Released;
 import redislock.UnheardException;
 
@@ -41,37 +54,46 @@ import redislock.UnheardException;
 final class Agent {
   private final ExecutorService workers = Executors.newCachedThreadPool();
   private final Map<String, CompletableFuture<?>> waits = new ConcurrentHashMap<>();
-  private final Map<String, Guard> guards = new ConcurrentHashMap<>();
+  private final Map<String, Held> holds = new ConcurrentHashMap<>();
+  private final Events events = new Events();
   private final CountDownLatch gate = new CountDownLatch(1); // what `unblock` opens
   private final Logger log = Logger.getLogger("redislock");
   private final String address;
   private final LockClient client;
+  private MemoryServer memory; // in place of a server
   private Runnable disconnect; // closes the program's own client
 
-  private Agent(String host, String port, boolean isOwn, boolean isCluster) {
+  /** What an acquisition was granted; {@code several}: of several keys, or null. */
+  private record Held(Guard first, MultiGuard several) {}
+
+  private Agent(String host, String port, String mode, boolean isCluster) {
     address = "redis://" + host + ":" + port;
-    if (!isOwn) {
-      client = LockClient.create(isCluster ? address.replace("redis", "redis+cluster") : address);
+    if (mode.equals("double")) {
+      memory = new MemoryServer();
+      client = memory.client(builder -> builder.observer(events));
+    } else if (!mode.equals("own")) {
+      String at = isCluster ? address.replace("redis", "redis+cluster") : address;
+      client = LockClient.builder(at).observer(events).build();
     } else if (isCluster) {
       RedisClusterClient own = RedisClusterClient.create(address);
-      client = LockClient.of(own);
+      client = LockClient.builder(own).observer(events).build();
       disconnect = own::shutdown;
     } else {
       RedisClient own = RedisClient.create(address);
-      client = LockClient.of(own);
+      client = LockClient.builder(own).observer(events).build();
       disconnect = own::shutdown;
     }
   }
 
   public static void main(String[] args) throws Exception {
     LogManager.getLogManager().reset(); // a reconnection is expected here
-    Agent agent = new Agent(args[0], args[1], args[2].equals("own"), args.length > 3);
+    Agent agent = new Agent(args[0], args[1], args[2], args.length > 3);
     BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
     System.out.println("ready");
     for (String line = orders.readLine(); line != null && !line.equals("quit"); line = orders.readLine()) {
       String id = line.substring(0, line.indexOf(' '));
       String order = line.substring(id.length() + 1);
-      agent.answer(order.split(" "), id).thenAccept(answer -> {
+      agent.answer(order.split(" +"), id).thenAccept(answer -> {
         if (answer != null) System.out.println(id + " " + answer);
       });
     }
@@ -89,22 +111,40 @@ final class Agent {
 
   private CompletableFuture<String> begun(String[] words, String id) {
     return switch (words[0]) {
-      case "acquire", "keep" -> acquire(words, id).handle(Agent::orFailure);
-      case "permit" -> permit(words).handle(Agent::orFailure);
+      case "acquire", "keep", "permit" ->
+          acquire(words, id).handleAsync((held, failed) -> granted(words, held, failed), workers);
       case "cancel" -> {
         waits.get(words[1]).cancel(true);
         yield CompletableFuture.completedFuture(null);
       }
-      case "renew" -> later(words, guard -> guard.renew(millis(words[4])) ? "1" : "0");
-      case "release" -> later(words, guard -> guard.release() == Released.YES ? "1" : "0");
-      case "state" -> later(words, guard -> guard.validFor().isZero() ? "lost" : "held");
-      case "do" -> later(words, guard -> "did " + text(guard.execute(command(words))));
-      case "types" -> later(words, this::types);
-      case "odd" -> CompletableFuture.supplyAsync(() -> odd(words[1]), workers).handle(Agent::orFailure);
-      case "disconnect" -> CompletableFuture.supplyAsync(() -> {
+      case "renew" -> later(words, held -> held.first.renew(millis(words[4])) ? "1" : "0");
+      case "release" -> later(words, held -> ended(words, release(held) == Released.YES));
+      case "leave" -> later(words, held -> ended(words, leave(held, millis(words[4]))));
+      case "resume" -> work(() -> resume(words));
+      case "state" -> later(words, held -> validFor(held).isZero() ? "lost" : "held");
+      case "info" -> work(() -> info(client.lock(words[1]).info()));
+      case "info-permits" -> work(() -> client.semaphore(words[1]).info().map(info -> "info " + info.permits() + " "
+          + info.free() + " " + info.held() + " " + info.waiters()).orElse("info nil"));
+      case "events" -> work(() -> "events" + events.words(words[1]));
+      case "advance" -> work(() -> {
+        memory.advance(millis(words[1]));
+        return "advanced";
+      });
+      case "break" -> work(() -> {
+        memory.lose(words[1]);
+        return "broken";
+      });
+      case "has-replicas" -> work(() -> {
+        memory.replicas(Integer.parseInt(words[1]));
+        return "has";
+      });
+      case "do" -> later(words, held -> "did " + text(held.first.execute(command(words))));
+      case "types" -> later(words, held -> types(held.first));
+      case "odd" -> work(() -> odd(words[1]));
+      case "disconnect" -> work(() -> {
         disconnect.run();
         return "disconnected";
-      }, workers);
+      });
       case "block-log" -> {
         log.addHandler(new Handler() {
           @Override
@@ -124,34 +164,181 @@ final class Agent {
         gate.countDown();
         yield CompletableFuture.completedFuture("unblocked");
       }
-      case "lost" -> guards.get(name(words)).lost().thenApply(lost -> "lost");
-      case "close" -> CompletableFuture.supplyAsync(() -> {
+      case "lost" -> {
+        Held held = holds.get(name(words));
+        yield (held.several == null ? held.first.lost() : held.several.lost()).thenApply(lost -> "lost");
+      }
+      case "close" -> work(() -> {
         client.close();
         return "closed";
-      }, workers);
+      });
       default -> CompletableFuture.completedFuture("error other no order: " + words[0]);
     };
   }
 
-  private CompletableFuture<String> acquire(String[] words, String id) {
-    LockOptions options = LockOptions.defaults().owner(words[2]).lease(millis(words[4]));
+  private CompletableFuture<? extends Optional<?>> acquire(String[] words, String id) {
+    boolean isPermit = words[0].equals("permit");
+    LockOptions options = options(words, id).owner(words[2]);
     if (words[0].equals("acquire")) options = options.fixedLease();
-    if (words.length > 5) {
-      options = options.onLost(lost -> {
-        if (words[5].equals("block")) {
-          block(id);
-        } else {
-          client.close();
-          System.out.println(id + " closed");
+    Duration wait = millis(words[3]);
+    String[] keys = words[1].split(",");
+    CompletableFuture<? extends Optional<?>> granted;
+    if (keys.length == 1) {
+      granted = isPermit ? client.semaphore(keys[0], options).acquireAsync(wait)
+          : lock(keys[0], words, options).acquireAsync(wait);
+    } else {
+      LockOptions each = options;
+      MultiLock several = client.multiLock(
+          Arrays.stream(keys).map(key -> lock(key, words, each)).toArray(FencedLock[]::new));
+      granted = CompletableFuture.supplyAsync(() -> {
+        try {
+          return several.acquireWithin(wait);
+        } catch (InterruptedException ended) {
+          throw new IllegalStateException(ended);
         }
-      });
+      }, workers);
     }
-    CompletableFuture<Optional<Guard>> wait = client.lock(words[1], options).acquireAsync(millis(words[3]));
-    waits.put(id, wait);
-    return wait.thenApply(granted -> {
-      granted.ifPresent(guard -> guards.put(words[1] + " " + words[2] + " " + guard.token(), guard));
-      return granted.map(guard -> "token " + guard.token()).orElse("nil");
-    });
+    waits.put(id, granted);
+    return granted;
+  }
+
+  /** The answer of an acquisition, of which the observer is told twice. */
+  private String granted(String[] words, Optional<?> granted, Throwable failed) {
+    if (failed == null || cause(failed) instanceof LockException) events.await(words[1], 2);
+    if (failed != null) return orFailure(null, failed);
+    return granted.map(grant -> grant instanceof MultiGuard all ? new Held(all.members().get(0), all)
+        : new Held((Guard) grant, null)).map(held -> {
+          holds.put(words[1] + " " + words[2] + " " + held.first.token(), held);
+          return "token " + held.first.token();
+        }).orElse("nil");
+  }
+
+  private FencedLock lock(String key, String[] words, LockOptions options) {
+    List<String> more = List.of(words);
+    return more.contains("mode=read") ? client.readWriteLock(key, options).readLock()
+        : more.contains("mode=write") ? client.readWriteLock(key, options).writeLock() : client.lock(key, options);
+  }
+
+  /** Those of an order, its lease among them. */
+  private LockOptions options(String[] words, String id) {
+    LockOptions options = LockOptions.defaults().lease(millis(words[4]));
+    for (String word : Arrays.asList(words).subList(5, words.length)) {
+      String value = word.substring(word.indexOf('=') + 1);
+      options = switch (word.substring(0, word.indexOf('='))) {
+        case "queue" -> options.queue(Integer.parseInt(value));
+        case "replicas" -> options.replicas(Integer.parseInt(value));
+        case "within" -> options.replicasWithin(millis(value));
+        case "note" -> options.note(value);
+        case "limit" -> options.limit(Integer.parseInt(value));
+        case "count" -> options.count(Integer.parseInt(value));
+        case "on-lost" -> options.onLost(lost -> {
+          if (value.equals("block")) {
+            block(id);
+          } else {
+            client.close();
+            System.out.println(id + " closed");
+          }
+        });
+        default -> options; // "mode" and "permits": what is acquired
+      };
+    }
+    return options;
+  }
+
+  private static Released release(Held held) {
+    return held.several == null ? held.first.release() : held.several.release();
+  }
+
+  private static boolean leave(Held held, Duration rest) {
+    return held.several == null ? held.first.leave(rest) : held.several.leave(rest);
+  }
+
+  private static Duration validFor(Held held) {
+    return held.several == null ? held.first.validFor() : held.several.validFor();
+  }
+
+  /** The answer of a release, of which the observer is told once. */
+  private String ended(String[] words, boolean wasHeld) {
+    if (wasHeld) events.await(words[1], 1);
+    return wasHeld ? "1" : "0";
+  }
+
+  /** A guard of its own; the former one is forgotten, and renews the same hold until that is released. */
+  private String resume(String[] words) {
+    LockOptions options = options(words, "");
+    long token = Long.parseLong(words[3]);
+    Guard guard = List.of(words).contains("permits=yes") ? client.semaphore(words[1], options).resume(words[2], token)
+        : lock(words[1], words, options).resume(words[2], token);
+    events.await(words[1], 2);
+    holds.put(name(words), new Held(guard, null));
+    return "token " + token;
+  }
+
+  private static String info(LockInfo info) {
+    if (info.mode() == null && info.waiters() == 0) return "info nil";
+    StringBuilder answer = new StringBuilder("info " + info.mode() + " " + info.waiters());
+    info.holders().forEach(each -> answer.append(' ').append(each.owner()).append('/').append(each.token())
+        .append('/').append(each.note() == null ? "" : each.note()));
+    return answer.toString();
+  }
+
+  /** What the observer was told. That happens on several threads, so an answer waits until its events are told. */
+  private static final class Events implements LockObserver {
+    private record Event(Subject lock, String word) {}
+
+    private final List<Event> told = new ArrayList<>();
+    private final Map<String, Integer> expected = new HashMap<>();
+
+    private synchronized void tell(Subject lock, String word) {
+      int answer = word.equals("asked") ? told.stream().map(Event::lock).toList().indexOf(lock) : -1;
+      told.add(answer < 0 ? told.size() : answer, new Event(lock, word)); // asked for before it was answered
+      notifyAll();
+    }
+
+    private List<Event> of(String key) {
+      return told.stream().filter(each -> each.lock.name().equals(key)).toList();
+    }
+
+    /** Waits for so many more events of this key. */
+    synchronized void await(String key, int number) {
+      int all = key.contains(",") ? 0 : expected.merge(key, number, Integer::sum);
+      while (of(key).size() < all) {
+        try {
+          wait();
+        } catch (InterruptedException ended) {
+          throw new IllegalStateException(ended);
+        }
+      }
+    }
+
+    synchronized String words(String key) {
+      return of(key).stream().map(each -> " " + each.word).collect(Collectors.joining());
+    }
+
+    @Override
+    public void asked(Subject lock) {
+      tell(lock, "asked");
+    }
+
+    @Override
+    public void answered(Subject lock, boolean granted, Duration waited, RuntimeException error) {
+      tell(lock, granted ? "granted" : error == null ? "refused" : "failed");
+    }
+
+    @Override
+    public void released(Subject lock, Duration held) {
+      tell(lock, "released");
+    }
+
+    @Override
+    public void lost(Subject lock, LostReason reason) {
+      tell(lock, "lost");
+    }
+
+    @Override
+    public void late(Subject lock, Duration by) {
+      tell(lock, "late");
+    }
   }
 
   private void block(String id) {
@@ -203,7 +390,7 @@ final class Agent {
   }
 
   private String odd(String what) {
-    Guard guard = guards.values().iterator().next();
+    Guard guard = holds.values().iterator().next().first;
     String tooLong = "o".repeat(257);
     Duration huge = Duration.ofDays(200 * 365);
     LockOptions defaults = LockOptions.defaults();
@@ -244,19 +431,17 @@ final class Agent {
     return client.semaphore("odd", options).tryAcquire();
   }
 
-  private CompletableFuture<String> permit(String[] words) {
-    LockOptions options = LockOptions.defaults().owner(words[2]).lease(millis(words[4]));
-    return CompletableFuture.supplyAsync(() -> client.semaphore(words[1], options), workers)
-        .thenCompose(permits -> permits.acquireAsync(millis(words[3])))
-        .thenApply(granted -> granted.isPresent() ? "token 0" : "nil");
+  /** Runs what waits for the server outside of the thread that reads the orders. */
+  private CompletableFuture<String> work(Supplier<String> call) {
+    return CompletableFuture.supplyAsync(call, workers).handle(Agent::orFailure);
   }
 
-  /** Runs what waits for the server outside of the thread that reads the orders. */
-  private CompletableFuture<String> later(String[] words, Function<Guard, String> call) {
+  /** The same about a hold. */
+  private CompletableFuture<String> later(String[] words, Function<Held, String> call) {
     // A second release of a guard returns the result of the first one, so it is forgotten.
-    Guard guard = words[0].equals("release") ? guards.remove(name(words)) : guards.get(name(words));
-    if (guard == null) return CompletableFuture.completedFuture("0"); // the token of another grant
-    return CompletableFuture.supplyAsync(() -> call.apply(guard), workers).handle(Agent::orFailure);
+    Held held = words[0].equals("release") ? holds.remove(name(words)) : holds.get(name(words));
+    if (held == null) return CompletableFuture.completedFuture("0"); // the token of another grant
+    return work(() -> call.apply(held));
   }
 
   private static String name(String[] words) {
@@ -273,9 +458,13 @@ final class Agent {
 
   private static String orFailure(String answer, Throwable failed) {
     if (failed == null) return answer;
-    Throwable cause = failed instanceof CompletionException ? failed.getCause() : failed;
+    Throwable cause = cause(failed);
     return cause instanceof CancellationException
         ? "cancelled" : ("error " + kind(cause) + " " + cause).replace('\n', ' ');
+  }
+
+  private static Throwable cause(Throwable failed) {
+    return failed instanceof CompletionException ? failed.getCause() : failed;
   }
 
   /** The word of the table of errors. */
@@ -284,6 +473,8 @@ final class Agent {
     if (error instanceof UnheardException) return "unheard";
     if (error instanceof LockClosedException) return "closed";
     if (error instanceof NoSemaphoreException) return "no-semaphore";
+    if (error instanceof QueueFullException) return "queue-full";
+    if (error instanceof NotReplicatedException) return "not-replicated";
     return error instanceof IllegalArgumentException ? "usage" : "other";
   }
 

@@ -422,7 +422,7 @@ public final class LockClient implements AutoCloseable {
     /** The settings of a client. */
     public static final class Builder {
         private final Function<Builder, Network> opener;
-        private Duration responseTimeout = Duration.ofSeconds(5);
+        Duration responseTimeout = Duration.ofSeconds(5);
         private @Nullable String name;
         private int database;
         private @Nullable ClientResources resources;
@@ -430,7 +430,7 @@ public final class LockClient implements AutoCloseable {
         private @Nullable Executor executor;
         private @Nullable LockObserver observer;
 
-        private Builder(Function<Builder, Network> opener) {
+        Builder(Function<Builder, Network> opener) {
             this.opener = opener;
         }
 

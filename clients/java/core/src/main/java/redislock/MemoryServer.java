@@ -1,66 +1,113 @@
 package redislock;
 
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.lettuce.core.ConnectionFuture;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.cluster.PipelinedRedisFuture;
 import io.lettuce.core.codec.RedisCodec;
 import io.lettuce.core.output.CommandOutput;
-import io.lettuce.core.output.VoidOutput;
-import io.lettuce.core.protocol.AsyncCommand;
-import io.lettuce.core.protocol.Command;
-import io.lettuce.core.protocol.CommandType;
 import io.lettuce.core.protocol.RedisCommand;
 import io.lettuce.core.pubsub.RedisPubSubListener;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.pubsub.api.async.RedisPubSubAsyncCommands;
-import io.netty.buffer.ByteBuf;
-import io.netty.buffer.Unpooled;
-import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import redislock.internal.Clock;
-import redislock.internal.MemoryLocks;
+import redislock.internal.Log;
+import redislock.internal.Loop;
+import redislock.internal.net.Cmd;
+import redislock.internal.net.Network;
 
 /**
- * A server for unit tests, in the memory of this process: its clients are real ones, below which these objects take the
- * place of connections. It has locks, read-write locks, semaphores, several locks and waits in order; {@code execute}
- * runs {@code GET}, {@code SET}, {@code INCR} and {@code DEL}. It has no latches, refuses no deadlocks, and has every
- * grant on as many replicas as are wanted. Its leases end by {@link #advance} alone.
+ * A server for unit tests, in the memory of this process: its clients are real ones, below which it takes the place of
+ * Lettuce's connections. It has locks, read-write locks, semaphores and several locks, with waits in order, leases and
+ * sessions; {@code execute} runs {@code GET}, {@code SET}, {@code INCR} and {@code DEL}. It has no latches, refuses no
+ * deadlocks, knows no permissions, and no connection ever breaks. Its clock is that of the process, which {@link
+ * #advance} moves.
  */
 public final class MemoryServer implements AutoCloseable {
-    /** Also the monitor of what happens there. */
-    private final MemoryLocks locks = new MemoryLocks();
-    private final Map<String, RedisPubSubListener<byte[], byte[]>> channels = new ConcurrentHashMap<>();
+    private static final Set<String> OPTIONS_ALONE = Set.of("READ", "WRITE", "SESSION", "ONCE", "ALL");
+    private static final Set<String> OPTIONS =
+            Set.of("PX", "BLOCK", "NOTIFY", "QUEUE", "SEQ", "NOTE", "COUNT", "LIMIT", "TOKEN", "FINAL");
+    private static final Object QUEUED = new Object();
+
     private final List<LockClient> clients = new CopyOnWriteArrayList<>();
-    private final Memory memory = new Memory();
+    /** What is held, each for one key and mode. */
+    private final List<Request> holds = new ArrayList<>();
+    /** In their order. */
+    private final List<Request> waits = new ArrayList<>();
+    /** The permits of semaphores, too. */
+    private final Map<String, String> strings = new HashMap<>();
+    /** Up to which number an owner has given its requests for a key up. */
+    private final Map<List<String>, Long> finals = new HashMap<>();
+    private final Map<String, RedisPubSubListener<byte[], byte[]>> channels = new HashMap<>();
+    /** Ends what is over. */
+    private final Loop loop = new Loop("redis-lock-memory", new Log());
+    private Loop.Timer timer = loop.at(Clock.NEVER, this::settle);
+    private long lastToken = 1_000;
+    private volatile long served;
+    private volatile long replicas;
 
-    /** The connections. */
-    private final class Memory extends RedisClient {
-        Memory() {
-            super(null, RedisURI.create("redis://memory"));
+    /** An error reply. */
+    private static final class Refusal extends RuntimeException {
+        Refusal(String text) {
+            super(text);
+        }
+    }
+
+    /** A request while it waits, and while it holds a key. */
+    private static final class Request {
+        final Connection connection;
+        /** That of a lock, or "permit"; empty: any that its owner has. */
+        final String mode;
+        final List<String> keys;
+        final String owner;
+        final Map<String, String> options;
+        long since = Clock.now();
+        long end;
+        List<Long> tokens = List.of();
+
+        Request(Connection connection, String mode, List<String> keys, String owner, Map<String, String> options) {
+            this.connection = connection;
+            this.mode = mode;
+            this.keys = keys;
+            this.owner = owner;
+            this.options = options;
         }
 
-        @Override
-        public <K, V> StatefulRedisConnection<K, V> connect(@Nullable RedisCodec<K, V> codec) {
-            if (codec == null) {
-                throw new IllegalArgumentException("no codec");
-            }
-            return connection(StatefulRedisConnection.class);
+        boolean has(String option) {
+            return options.containsKey(option);
         }
 
-        @Override
-        public <K, V> StatefulRedisPubSubConnection<K, V> connectPubSub(RedisCodec<K, V> codec) {
-            return connection(StatefulRedisPubSubConnection.class);
+        long number(String option, long absent) {
+            return has(option) ? Long.parseLong(options.get(option)) : absent;
+        }
+
+        long leaseEnd() {
+            return has("SESSION") ? Clock.NEVER : Clock.now() + number("PX", 30_000) * Clock.MILLI;
+        }
+
+        long token() {
+            return tokens.get(0);
         }
     }
 
@@ -73,38 +120,47 @@ public final class MemoryServer implements AutoCloseable {
      * @return the client, which is closed with the server at the latest
      */
     public LockClient client() {
-        LockClient client = LockClient.builder(memory).name("memory").build();
-        clients.add(client);
-        return client;
+        return client(builder -> {});
     }
 
     /**
-     * Moves the clock of the server and of all clients in this process, step by step: leases are renewed or end, waits
-     * end. Tests that do so do not run at the same time.
+     * A client of this server with settings of its own, such as an observer.
+     *
+     * @param settings sets them
+     * @return the client, which is closed with the server at the latest
+     */
+    public LockClient client(Consumer<LockClient.Builder> settings) {
+        LockClient.Builder builder = new LockClient.Builder(set -> Network.within(new Memory(), set.responseTimeout));
+        settings.accept(builder);
+        clients.add(builder.build());
+        return clients.get(clients.size() - 1);
+    }
+
+    /**
+     * Moves the clock of the server and of all clients in this process, from one timer to the next: leases are renewed
+     * or end, waits end. Tests that do so do not run at the same time.
      *
      * @param span by how much
      */
     public void advance(Duration span) {
         long left = span.toNanos();
-        boolean isOver;
-        do {
-            isOver = left == 0;
-            long step = Math.min(left, Math.max(0, settle() - Clock.now()));
-            List<MemoryLocks.Message> messages;
-            synchronized (locks) {
-                step = locks.advance(step);
-                Clock.advance(step);
-                messages = locks.settle();
-            }
-            messages.forEach(this::publish);
+        for (long next = settled(); left > 0; next = settled()) {
+            long step = Math.min(left, Math.max(0, next - Clock.now()));
+            Clock.advance(step);
             left -= step;
-        } while (!isOver);
-        settle();
+        }
     }
 
-    /** Waits until the clients have nothing to do. Returns the moment of their next step. */
-    private long settle() {
-        return clients.stream().mapToLong(client -> client.network.loop().settle()).min().orElse(Clock.NEVER);
+    /** Waits until the server and its clients have nothing to do. Returns the moment of the next step. */
+    private long settled() {
+        long before;
+        long next;
+        do {
+            before = served;
+            next = Stream.concat(Stream.of(loop), clients.stream().map(client -> client.network.loop()))
+                    .mapToLong(Loop::settle).min().orElseThrow();
+        } while (served != before);
+        return next;
     }
 
     /**
@@ -113,118 +169,349 @@ public final class MemoryServer implements AutoCloseable {
      * @param name the key
      */
     public void lose(String name) {
-        List<MemoryLocks.Message> messages;
-        synchronized (locks) {
-            locks.lose(name);
-            messages = locks.settle();
-        }
         clients.forEach(client -> client.lose(name));
-        messages.forEach(this::publish);
-        settle();
+        synchronized (this) {
+            holds.removeAll(at(new String(name.getBytes(UTF_8), ISO_8859_1)));
+            settle();
+        }
+        settled();
+    }
+
+    /**
+     * Sets how many replicas have the grants: none at first.
+     *
+     * @param number what {@code WAIT} answers
+     */
+    public void replicas(int number) {
+        replicas = number;
     }
 
     @Override
     public void close() {
         clients.forEach(LockClient::close);
-        memory.shutdown(0, 0, TimeUnit.SECONDS);
+        loop.end();
     }
 
-    @SuppressWarnings("unchecked")
-    private <T> T connection(Class<?> type) {
-        boolean[] isOpen = {true};
-        List<RedisPubSubListener<byte[], byte[]>> listeners = new ArrayList<>();
-        InvocationHandler subscriptions = (proxy, method, arguments) -> {
-            String channel = text(((byte[][]) arguments[0])[0]);
-            channels.put(channel, listeners.get(0));
-            synchronized (locks) {
-                locks.subscribe(channel);
+    /** Ends what is over, and grants in order. */
+    private synchronized void settle() {
+        holds.removeIf(hold -> hold.end <= Clock.now());
+        Set<String> passed = new HashSet<>();
+        for (Request wait : List.copyOf(waits)) {
+            boolean isGranted = wait.keys.stream().allMatch(key -> isFree(wait, key, passed.contains(key)));
+            if (!isGranted && wait.end > Clock.now()) {
+                passed.addAll(wait.keys);
+                continue;
             }
-            AsyncCommand<byte[], byte[], Void> done =
-                    new AsyncCommand<>(new Command<>(CommandType.SUBSCRIBE, new VoidOutput<byte[], byte[]>()));
-            done.complete();
-            return done;
-        };
-        Object async = Proxy.newProxyInstance(
-                type.getClassLoader(), new Class<?>[] {RedisPubSubAsyncCommands.class}, subscriptions);
-        return (T) Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (proxy, method, arguments) -> {
-            return switch (method.getName()) {
-                case "dispatch" -> {
-                    serve((RedisCommand<byte[], byte[], Object>) arguments[0]);
-                    yield arguments[0];
+            waits.remove(wait);
+            wait.tokens = isGranted ? wait.keys.stream().map(key -> grant(wait, key)).toList() : List.of();
+            RedisPubSubListener<byte[], byte[]> told = channels.get(wait.options.get("NOTIFY"));
+            if (told != null) {
+                String outcome = isGranted ? "granted " + wait.token() : "timeout";
+                told.message(new byte[0], (outcome + " " + wait.options.get("TAG")).getBytes(ISO_8859_1));
+            }
+        }
+        timer.cancel();
+        long next = Stream.concat(holds.stream(), waits.stream()).mapToLong(each -> each.end).min().orElse(Clock.NEVER);
+        timer = loop.at(next, this::settle);
+    }
+
+    private List<Request> at(String key) {
+        return holds.stream().filter(hold -> hold.keys.contains(key)).toList();
+    }
+
+    private List<Request> queue(String key) {
+        return waits.stream().filter(wait -> wait.keys.contains(key)).toList();
+    }
+
+    private boolean exists(String key) {
+        return strings.containsKey(key) || !at(key).isEmpty();
+    }
+
+    private long free(String key) {
+        return Long.parseLong(strings.getOrDefault(key, "0"))
+                - at(key).stream().mapToLong(hold -> hold.number("COUNT", 1)).sum();
+    }
+
+    /** What the owner of a request holds at this key, in its mode and under its token. */
+    private List<Request> own(Request ask, String key) {
+        return at(key).stream().filter(hold -> hold.owner.equals(ask.owner) && hold.mode.startsWith(ask.mode)
+                && ask.number("TOKEN", hold.token()) == hold.token()).toList();
+    }
+
+    /** Whether a key can be granted, also again; {@code isPassed}: an earlier request waits for it. */
+    private boolean isFree(Request ask, String key, boolean isPassed) {
+        List<Request> others = at(key).stream().filter(hold -> !hold.owner.equals(ask.owner)).toList();
+        boolean isNext = !isPassed || others.size() < at(key).size();
+        boolean isOpen = ask.mode.equals("permit") ? ask.number("COUNT", 1) <= free(key)
+                : others.stream().allMatch(hold -> hold.mode.equals("read") && ask.mode.equals("read"));
+        return isNext && isOpen || !own(ask, key).isEmpty();
+    }
+
+    private long grant(Request ask, String key) {
+        Request hold = own(ask, key).stream().findFirst().orElseGet(() ->
+                new Request(ask.connection, ask.mode, List.of(key), ask.owner, ask.options));
+        if (hold.tokens.isEmpty()) {
+            // Readers share a token, and who writes reads under the same.
+            hold.tokens = ask.mode.equals("read") && !at(key).isEmpty() ? at(key).get(0).tokens : List.of(++lastToken);
+            holds.add(hold);
+        }
+        hold.end = Math.max(hold.end, ask.leaseEnd());
+        return hold.token();
+    }
+
+    /** A request of these words, whose keys must be of its kind. */
+    private Request request(Connection connection, List<String> words) {
+        int first = words.get(0).equals("LOCK.MACQUIRE") ? 2 : 1;
+        int last = first == 2 ? 2 + Integer.parseInt(words.get(1)) : 2;
+        Map<String, String> options = new HashMap<>();
+        for (int i = last + 1; i < words.size(); i++) {
+            String option = words.get(i);
+            if (!OPTIONS_ALONE.contains(option) && !OPTIONS.contains(option)) {
+                throw new Refusal("ERR syntax error: the double does not know " + option);
+            }
+            options.put(option, OPTIONS_ALONE.contains(option) ? "" : words.get(++i));
+            if (option.equals("NOTIFY")) {
+                options.put("TAG", words.get(++i));
+            }
+        }
+        String mode = words.get(0).startsWith("SEM") ? "permit" : options.containsKey("READ") ? "read"
+                : options.containsKey("WRITE") ? "write" : words.get(0).endsWith("ACQUIRE") ? "exclusive" : "";
+        words.subList(first, last).forEach(key -> check(key, mode));
+        return new Request(connection, mode, words.subList(first, last), words.get(last), options);
+    }
+
+    private void check(String key, String mode) {
+        String string = strings.get(key);
+        if (mode.equals("permit") ? string == null && exists(key) : string != null) {
+            throw new Refusal("WRONGTYPE Operation against a key holding the wrong kind of value");
+        }
+        boolean isOther = at(key).stream().anyMatch(hold -> hold.mode.equals("exclusive") != mode.equals("exclusive"));
+        if (string != null ? !string.matches("\\d+") : isOther && !mode.isEmpty()) {
+            throw new Refusal("LOCKTYPE the key holds another kind of lock, or none");
+        }
+    }
+
+    private @Nullable Object reply(Connection connection, List<String> words) {
+        String name = words.get(0);
+        String key = words.get(1);
+        return switch (name) {
+            case "LOCK.ACQUIRE", "SEM.ACQUIRE" -> acquire(request(connection, words), false);
+            case "LOCK.MACQUIRE" -> acquire(request(connection, words), true);
+            case "LOCK.RENEW", "SEM.RENEW" -> renew(request(connection, words), key);
+            case "LOCK.RELEASE", "SEM.RELEASE" -> release(request(connection, words), key);
+            case "LOCK.BREAK" -> {
+                check(key, "");
+                yield holds.removeAll(at(key)) ? 1L : 0L;
+            }
+            case "SEM.SET" -> {
+                check(key, "permit");
+                strings.put(key, words.get(2));
+                yield Long.valueOf(words.get(2));
+            }
+            case "LOCK.INFO", "SEM.INFO" -> info(key, name.equals("SEM.INFO"));
+            case "LOCK.IF" -> {
+                if (at(key).stream().noneMatch(hold -> words.get(2).equals("" + hold.token()))) {
+                    throw new Refusal("FENCED the lock is not held under this token");
                 }
+                yield execute(words.subList(3, words.size()), words.get(4));
+            }
+            case "EXISTS" -> exists(key) ? 1L : 0L;
+            case "WAIT" -> replicas;
+            default -> throw new Refusal("ERR unknown command '" + name + "'");
+        };
+    }
+
+    private @Nullable Object acquire(Request ask, boolean hasMany) {
+        List<Request> same =
+                waits.stream().filter(wait -> wait.owner.equals(ask.owner) && wait.keys.equals(ask.keys)).toList();
+        boolean isGivenUp = ask.keys.stream().anyMatch(
+                key -> ask.number("SEQ", Clock.NEVER) <= finals.getOrDefault(List.of(key, ask.owner), 0L));
+        if (isGivenUp || !same.isEmpty() && !ask.has("BLOCK")) {
+            return null;
+        }
+        if (ask.has("LIMIT")) {
+            strings.putIfAbsent(ask.keys.get(0), ask.options.get("LIMIT"));
+        }
+        long block = ask.number("BLOCK", 0);
+        ask.end = ask.has("BLOCK") && block == 0 ? Clock.NEVER : Clock.now() + block * Clock.MILLI;
+        ask.since = same.isEmpty() ? ask.since : same.get(0).since;
+        boolean isFull = ask.keys.stream().anyMatch(key -> queue(key).size() >= ask.number("QUEUE", Clock.NEVER));
+        waits.add(same.isEmpty() ? waits.size() : waits.indexOf(same.get(0)), ask);
+        waits.removeAll(same);
+        settle();
+        if (isFull && same.isEmpty() && waits.remove(ask)) {
+            throw new Refusal("QUEUEFULL as many requests as QUEUE allows wait for the key already");
+        }
+        return waits.contains(ask) ? QUEUED : ask.tokens.isEmpty() ? null : hasMany ? ask.tokens : ask.tokens.get(0);
+    }
+
+    private long renew(Request ask, String key) {
+        List<Request> own = own(ask, key);
+        for (Request hold : own) {
+            hold.options.putAll(ask.options);
+            hold.end = hold.end == Clock.NEVER && !ask.has("PX") ? Clock.NEVER : ask.leaseEnd();
+        }
+        return own.isEmpty() ? 0 : 1;
+    }
+
+    /** Ends the owner's hold, or its wait; with FINAL both. */
+    private @Nullable Long release(Request ask, String key) {
+        List<Request> own = own(ask, key);
+        boolean isFinal = ask.has("FINAL");
+        if (isFinal) {
+            finals.merge(List.of(key, ask.owner), ask.number("FINAL", 0), Math::max);
+        }
+        boolean hasWaited = (isFinal || own.isEmpty() && !ask.has("TOKEN")) && waits.removeIf(wait ->
+                wait.keys.contains(key) && wait.owner.equals(ask.owner) && wait.mode.startsWith(ask.mode));
+        return holds.removeAll(own) || isFinal && hasWaited ? 1L : null;
+    }
+
+    private @Nullable Object info(String key, boolean isSemaphore) {
+        check(key, isSemaphore ? "permit" : "");
+        List<Request> all = at(key);
+        List<Request> queue = queue(key);
+        if (queue.isEmpty() && !exists(key)) {
+            return null;
+        }
+        List<Object> reply = new ArrayList<>(List.of("waiters", (long) queue.size(), "longest-wait-ms",
+                queue.isEmpty() ? 0L : (Clock.now() - queue.get(0).since) / Clock.MILLI));
+        if (isSemaphore) {
+            long permits = Long.parseLong(strings.getOrDefault(key, "0"));
+            reply.addAll(List.of("permits", permits, "free", free(key), "held", permits - free(key)));
+            return reply;
+        }
+        // Who reads and writes, writes.
+        String mode = Collections.max((all.isEmpty() ? queue : all).stream().map(each -> each.mode).toList());
+        reply.addAll(List.of("mode", mode, "holders", all.stream().filter(hold -> hold.mode.equals(mode)).map(hold -> {
+            long left = hold.end == Clock.NEVER ? 10_000 : (hold.end - Clock.now()) / Clock.MILLI;
+            return Arrays.asList("owner", hold.owner, "holds", 1L, "token", hold.token(), "pttl", left,
+                    "held-ms", (Clock.now() - hold.since) / Clock.MILLI, "note", hold.options.get("NOTE"));
+        }).toList()));
+        return reply;
+    }
+
+    /** Runs a command of the server, with the key that it names first. */
+    private @Nullable Object execute(List<String> words, String key) {
+        String name = words.get(0).toUpperCase(Locale.ROOT);
+        if (Set.of("GET", "INCR").contains(name) && exists(key) && !strings.containsKey(key)) {
+            throw new Refusal("WRONGTYPE Operation against a key holding the wrong kind of value");
+        }
+        return switch (name) {
+            case "GET" -> strings.get(key);
+            case "SET" -> {
+                String condition = words.size() == 3 ? "" : words.get(3).toUpperCase(Locale.ROOT);
+                if (words.size() > 4 || !Set.of("", "NX", "XX").contains(condition)) {
+                    throw new Refusal("ERR syntax error: the double knows NX or XX alone");
+                }
+                if (condition.equals(exists(key) ? "NX" : "XX")) {
+                    yield null;
+                }
+                holds.removeAll(at(key));
+                strings.put(key, words.get(2));
+                yield "OK";
+            }
+            case "INCR" -> {
+                strings.put(key, "" + (Long.parseLong(strings.getOrDefault(key, "0")) + 1));
+                yield Long.valueOf(strings.get(key));
+            }
+            case "DEL" -> words.stream().skip(1)
+                    .filter(each -> strings.remove(each) != null | holds.removeAll(at(each))).count();
+            default -> throw new Refusal("ERR unknown command '" + name + "'");
+        };
+    }
+
+    /** The way to it. */
+    private final class Memory extends RedisClient {
+        Memory() {
+            super(null, RedisURI.create("redis://memory"));
+        }
+
+        @Override
+        public <K, V> ConnectionFuture<StatefulRedisConnection<K, V>> connectAsync(
+                RedisCodec<K, V> codec, RedisURI uri) {
+            return connected();
+        }
+
+        @Override
+        public <K, V> ConnectionFuture<StatefulRedisPubSubConnection<K, V>> connectPubSubAsync(
+                RedisCodec<K, V> codec, RedisURI uri) {
+            return connected();
+        }
+
+        @SuppressWarnings("unchecked")
+        private <C> ConnectionFuture<C> connected() {
+            Class<?>[] types = {StatefulRedisPubSubConnection.class, RedisPubSubAsyncCommands.class};
+            Connection connection = new Connection();
+            return ConnectionFuture.completed(null, (C) Proxy.newProxyInstance(getClass().getClassLoader(), types,
+                    (proxy, method, arguments) -> connection.call(proxy, method.getName(), arguments)));
+        }
+    }
+
+    /** What is called of a connection. */
+    private final class Connection {
+        private @Nullable RedisPubSubListener<byte[], byte[]> listener;
+        private boolean isOpen = true;
+
+        @SuppressWarnings("unchecked")
+        @Nullable Object call(Object proxy, String method, Object[] arguments) {
+            return switch (method) {
+                case "dispatch" -> serve((RedisCommand<byte[], byte[], Object>) arguments[0]);
                 case "addListener" -> {
-                    if (arguments[0] instanceof RedisPubSubListener<?, ?> listener) {
-                        listeners.add((RedisPubSubListener<byte[], byte[]>) listener);
+                    if (arguments[0] instanceof RedisPubSubListener<?, ?> added) {
+                        listener = (RedisPubSubListener<byte[], byte[]>) added;
                     }
                     yield null;
                 }
-                case "isOpen" -> isOpen[0];
-                case "async" -> async;
+                case "subscribe" -> {
+                    synchronized (MemoryServer.this) {
+                        channels.put(new String(((byte[][]) arguments[0])[0], ISO_8859_1), listener);
+                    }
+                    yield new PipelinedRedisFuture<>(CompletableFuture.completedFuture(null));
+                }
                 case "closeAsync" -> {
-                    isOpen[0] = false;
+                    synchronized (MemoryServer.this) {
+                        isOpen = false;
+                        holds.removeIf(hold -> hold.connection == this && hold.end == Clock.NEVER);
+                        settle();
+                    }
                     yield CompletableFuture.completedFuture(null);
                 }
-                case "hashCode" -> System.identityHashCode(proxy);
+                case "isOpen" -> isOpen;
+                case "async" -> proxy;
+                case "hashCode" -> hashCode();
                 case "equals" -> proxy == arguments[0];
                 default -> null;
             };
-        });
-    }
+        }
 
-    private void serve(RedisCommand<byte[], byte[], Object> command) {
-        List<MemoryLocks.Message> messages;
-        CommandOutput<byte[], byte[], Object> output = command.getOutput();
-        synchronized (locks) {
-            try {
-                Object reply = locks.reply(words(command));
-                // As Lettuce, which withholds this reply.
-                if (!"QUEUED".equals(reply)) {
-                    write(output, reply);
+        private RedisCommand<byte[], byte[], Object> serve(RedisCommand<byte[], byte[], Object> command) {
+            synchronized (MemoryServer.this) {
+                served++;
+                settle();
+                try {
+                    write(command.getOutput(), reply(this, ((Cmd) command.getType()).words()));
+                } catch (Refusal refused) {
+                    command.getOutput().setError(refused.getMessage());
+                } catch (NumberFormatException no) {
+                    command.getOutput().setError("ERR value is not an integer or out of range");
                 }
-            } catch (MemoryLocks.Refusal refused) {
-                output.setError(refused.getMessage());
+                settle();
             }
-            messages = locks.settle();
+            command.getOutput().complete(0);
+            command.complete();
+            return command;
         }
-        output.complete(0);
-        command.complete();
-        messages.forEach(this::publish);
-    }
 
-    private void publish(MemoryLocks.Message message) {
-        channels.get(message.channel()).message(bytes(message.channel()), bytes(message.text()));
-    }
-
-    private static List<String> words(RedisCommand<byte[], byte[], Object> command) {
-        List<String> words = new ArrayList<>(List.of(command.getType().toString()));
-        ByteBuf buffer = Unpooled.buffer();
-        command.getArgs().encode(buffer);
-        while (buffer.isReadable()) {
-            int end = buffer.bytesBefore((byte) '\r');
-            String length = buffer.readCharSequence(end, StandardCharsets.US_ASCII).toString().substring(1);
-            buffer.skipBytes(2);
-            words.add(buffer.readCharSequence(Integer.parseInt(length), StandardCharsets.ISO_8859_1).toString());
-            buffer.skipBytes(2);
+        private static void write(CommandOutput<byte[], byte[], Object> output, @Nullable Object reply) {
+            if (reply instanceof Long number) {
+                output.set(number);
+            } else if (reply instanceof List<?> list) {
+                output.multi(list.size());
+                list.forEach(each -> write(output, each));
+            } else if (reply != QUEUED) {
+                // Lettuce withholds that reply.
+                output.set(reply == null ? null : ByteBuffer.wrap(reply.toString().getBytes(ISO_8859_1)));
+            }
         }
-        return words;
-    }
-
-    private static void write(CommandOutput<byte[], byte[], Object> output, @Nullable Object reply) {
-        if (reply instanceof Long number) {
-            output.set(number);
-        } else if (reply instanceof List<?> list) {
-            output.multi(list.size());
-            list.forEach(each -> write(output, each));
-        } else {
-            output.set(reply == null ? null : ByteBuffer.wrap(bytes(reply.toString())));
-        }
-    }
-
-    private static String text(byte[] bytes) {
-        return new String(bytes, StandardCharsets.ISO_8859_1);
-    }
-
-    private static byte[] bytes(String text) {
-        return text.getBytes(StandardCharsets.ISO_8859_1);
     }
 }

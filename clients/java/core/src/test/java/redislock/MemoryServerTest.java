@@ -204,6 +204,11 @@ class MemoryServerTest {
         assertEquals(LostReason.UNCONFIRMED, fixed.lostReason());
         Guard next = waiting.get(60, TimeUnit.SECONDS).orElseThrow();
         assertThrows(LockLostException.class, () -> fixed.execute("SET", "x", 1));
+        assertTrue(two.lock("left").acquire().leave(Duration.ofSeconds(90)));
+        server.advance(Duration.ofSeconds(89));
+        assertTrue(one.lock("left").isLocked());
+        server.advance(Duration.ofSeconds(1));
+        assertFalse(one.lock("left").isLocked());
         server.advance(Duration.ofHours(1));
         assertNull(next.lostReason());
         assertTrue(two.statistics().renewals() >= 360, two.statistics().toString());
@@ -212,6 +217,34 @@ class MemoryServerTest {
         server.advance(Duration.ofMinutes(6));
         assertEquals(Optional.empty(), late.get(60, TimeUnit.SECONDS));
         assertEquals(Released.YES, next.release());
+    }
+
+    @Test
+    void what_it_does_not_know_is_refused() throws Exception {
+        MemoryServer server = memory();
+        LockClient client = server.client();
+        Guard guard = client.lock("k").acquire();
+        for (Executable each : List.<Executable>of(() -> guard.execute("SET", "x", 1, "EX", 10),
+                () -> guard.execute("SET", "x", 1, "NX", "XX"), () -> guard.execute("APPEND", "x", 1))) {
+            assertEquals("ERR", assertThrows(RefusedException.class, each).code());
+        }
+        assertThrows(NotLoadedException.class, () -> client.latch("l").set(1));
+        assertNull(guard.execute("GET", "x"));
+        FencedLock two = client.lock("two", LockOptions.defaults().replicas(2));
+        assertEquals(0, assertThrows(NotReplicatedException.class, two::tryAcquire).had());
+        server.replicas(2);
+        assertEquals(Released.YES, two.tryAcquire().orElseThrow().release());
+    }
+
+    @Test
+    void a_session_lasts_as_long_as_its_connection() throws Exception {
+        MemoryServer server = memory();
+        LockClient client = server.client();
+        Guard guard = client.lock("k", LockOptions.defaults().session()).acquire();
+        server.advance(Duration.ofHours(1));
+        assertNull(guard.lostReason());
+        assertEquals(Released.YES, guard.release());
+        assertFalse(client.lock("k").isLocked());
     }
 
     @Test

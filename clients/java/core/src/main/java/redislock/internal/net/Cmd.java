@@ -4,6 +4,8 @@ import io.lettuce.core.codec.ByteArrayCodec;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 
 /** A command with its arguments: immutable, so that it can be sent again. */
 public final class Cmd implements ProtocolKeyword {
@@ -42,15 +44,25 @@ public final class Cmd implements ProtocolKeyword {
         for (Object each : arguments) {
             if (each instanceof Key key) {
                 encoded.addKey(key.bytes());
-            } else if (each instanceof byte[] bytes) {
-                encoded.add(bytes);
-            } else if (each instanceof Long number) {
-                encoded.add(number.longValue()); // boxed, it would be an Object, which Lettuce 6 does not take
             } else {
-                encoded.add(each.toString().getBytes(StandardCharsets.UTF_8));
+                encoded.add(bytes(each));
             }
         }
         return encoded;
+    }
+
+    private static byte[] bytes(Object argument) {
+        return argument instanceof Key key ? key.bytes() : argument instanceof byte[] bytes ? bytes
+                : argument.toString().getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** The name and the arguments, each byte a character. */
+    public List<String> words() {
+        List<String> words = before == null ? new ArrayList<>(List.of(name)) : before.words();
+        for (Object each : arguments) {
+            words.add(new String(bytes(each), StandardCharsets.ISO_8859_1));
+        }
+        return words;
     }
 
     /** The name alone: arguments have owners. */

@@ -109,6 +109,11 @@ public abstract class Network {
         return new Cluster(null, name == null ? "cluster" : name, patience, client, null);
     }
 
+    /** The server of this client that opens no sockets; it is closed with the network. */
+    public static Network within(RedisClient memory, Duration patience) {
+        return new OneServer(Address.parse("redis://memory"), null, 0, patience, memory, null);
+    }
+
     /** A client of its own; {@code shared} and {@code ssl} may be null. */
     public static Network open(Address address, Duration patience, ClientResources shared, SslOptions ssl) {
         ClientResources own = shared != null ? null : DefaultClientResources.builder()
