@@ -83,7 +83,8 @@ public interface Guard extends AutoCloseable {
 
     /**
      * Sets the lease to this time from now and leaves the lock to it: it is no longer renewed, and neither this guard
-     * nor the end of its client releases it. Blocks until the server has answered.
+     * nor the end of its client releases it. Blocks until the server has answered; before that, while a renewal without
+     * a reply may still be served, for at most a response timeout.
      *
      * @param lease 2 ms to a hundred years
      * @return true when the lock was still held

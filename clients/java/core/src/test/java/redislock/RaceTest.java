@@ -17,6 +17,8 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
+import redislock.internal.Clock;
+import redislock.internal.lock.Hold;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
@@ -187,6 +189,41 @@ class RaceTest {
             assertTrue(guard.validFor().toMillis() <= left + 1, guard.validFor() + " of " + left);
             assertEquals(Released.YES, guard.release());
         }
+    }
+
+    @Test
+    void a_late_renewal_is_served_before_the_last_lease_is_set() throws Exception {
+        Duration patience = Duration.ofSeconds(40);
+        try (TestServer server = TestServer.start();
+                Proxy proxy = Proxy.before(server.port());
+                LockClient client = LockClient.builder(proxy.address()).responseTimeout(patience).build()) {
+            Hold hold = (Hold) client.lock("k", LONG.lease(Duration.ofHours(1))).acquire();
+            proxy.delay("LOCK.RENEW");
+            CompletableFuture<Boolean> renewed = hold.renewAsync(Duration.ofHours(1));
+            Waiting.waitFor("the renewal", proxy::hasDelayed);
+            // It has no reply in time, and is repeated.
+            Clock.advance(patience.toNanos() / 2);
+            client.network.loop().settle();
+            assertTrue(renewed.get(60, TimeUnit.SECONDS));
+            CompletableFuture<Boolean> left = hold.startLeave(Duration.ofMinutes(1));
+            // What is sent behind it, is served behind it.
+            client.lock("other").isLocked();
+            proxy.letGo();
+            awaitRenewals(server, 2);
+            Clock.advance(patience.toNanos());
+            client.network.loop().settle();
+            assertTrue(hold.awaitLeft(left));
+            awaitRenewals(server, 3);
+            long rest = (long) server.call("PTTL", "k");
+            assertTrue(rest <= 60_000, "left for " + rest + " ms");
+        }
+    }
+
+    private static void awaitRenewals(TestServer server, int count) {
+        Waiting.waitFor("renewals", () -> {
+            String calls = server.infoField("commandstats", "cmdstat_lock.renew");
+            return Integer.parseInt(calls.replaceAll("calls=(\\d+),.*", "$1")) >= count;
+        });
     }
 
     @Test

@@ -93,7 +93,7 @@ final class Lease {
 
     /** Begins: from now on a loss may be reported. */
     void start() {
-        arm();
+        arm(Clock.NEVER);
         if (bound != null) {
             bound.onEnded(() -> loop.execute(() -> hold.lose(LostReason.DISCONNECTED, "", "")));
         }
@@ -157,12 +157,19 @@ final class Lease {
                 : Clock.plus(confirmed.sent().steady(), confirmed.lease() / 3 * 2);
     }
 
-    /** Sets the timer of the next step that time brings. */
-    private void arm() {
+    /** Until when a last lease waits: a renewal without a reply that is served behind it would set its own again. A
+     * sixth of the lease is left to set it. */
+    private long lastAt() {
+        return Math.min(unansweredUntil, reportedAt() - confirmed.lease() / 6);
+    }
+
+    /** Sets the timer of the next step that time brings, or of this moment. */
+    private void arm(long until) {
         if (timer != null) {
             timer.cancel();
         }
-        timer = loop.at(Math.min(Math.min(reportedAt(), lateAt()), isAsking ? Clock.NEVER : dueAt()), this::step);
+        long next = isAsking ? Clock.NEVER : until == Clock.NEVER ? dueAt() : until;
+        timer = loop.at(Math.min(Math.min(reportedAt(), lateAt()), next), this::step);
         if (isStopped) {
             timer.cancel();
         }
@@ -185,13 +192,18 @@ final class Lease {
             return;
         }
         Change next = changes.peek();
-        if (!isAsking && next != null && !next.isResting) {
+        long until = next != null && next.isLast && now < lastAt() ? lastAt() : Clock.NEVER;
+        if (isAsking || until != Clock.NEVER) {
+            arm(until);
+            return;
+        }
+        if (next != null && !next.isResting) {
             ask(next, next.lease);
-        } else if (!isAsking && now >= dueAt()) {
+        } else if (now >= dueAt()) {
             hold.checkKeeper();
             ask(null, length);
         }
-        arm();
+        arm(Clock.NEVER);
     }
 
     /** Sends the request of a change; null: of a renewal. */
