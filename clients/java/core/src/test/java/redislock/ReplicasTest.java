@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -16,22 +17,24 @@ import java.util.concurrent.TimeoutException;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import redislock.testing.Proxy;
+import redislock.testing.Sentinels;
 import redislock.testing.TestCluster;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
 /** Grants that replicas have. */
-class ReplicasTest {
+class ReplicasTest extends TwoClients {
     private static final LockOptions ONE = LockOptions.defaults().replicas(1).replicasWithin(Waiting.PATIENCE);
     private static final LockOptions TWO = LockOptions.defaults().replicas(2);
 
     private static TestServer server;
     private static TestServer replica;
-    private LockClient client;
-    private LockClient other;
+
+    ReplicasTest() {
+        super(server);
+    }
 
     @BeforeAll
     static void start() {
@@ -46,18 +49,15 @@ class ReplicasTest {
         server.close();
     }
 
-    @BeforeEach
-    void open() {
-        server.call("FLUSHALL");
-        client = Clients.create(server.address());
-        other = Clients.create(server.address());
+    /** The connections of a server that wait for its replicas, or have done so last. */
+    private static List<Map<String, String>> waits(TestServer at) {
+        return at.clients().stream().filter(each -> "wait".equals(each.get("cmd"))).toList();
     }
 
     @AfterEach
-    void close() {
-        client.close();
-        other.close();
-        assertEquals(List.of(), server.clients().stream().filter(each -> "wait".equals(each.get("cmd"))).toList());
+    void noConnectionIsLeft() {
+        closeClients();
+        assertEquals(List.of(), waits(server));
     }
 
     /** The locks are free at once, and nothing is left. */
@@ -222,9 +222,47 @@ class ReplicasTest {
                 of.lock(key, ONE).acquire().release();
                 assertThrows(NotReplicatedException.class, of.lock(key, TWO)::tryAcquire);
             }
-            String key = cluster.keyOf(cluster.node(0), "moved");
-            cluster.move(cluster.slotOf(key), cluster.node(0), cluster.node(1));
-            of.lock(key, ONE).acquire().release();
+        }
+    }
+
+    @Test
+    void a_slot_that_moves_between_the_grant_and_the_look_at_the_replicas() throws Exception {
+        try (TestCluster cluster = TestCluster.startWithReplicas(2);
+                LockClient of = Clients.create(cluster.address())) {
+            TestServer source = cluster.node(0);
+            String key = cluster.keyOf(source, "moved");
+            // The node has one look at a time: this one lasts until it is ended.
+            CompletableFuture<Optional<Guard>> long1 =
+                    of.lock(cluster.keyOf(source, "long"), ONE.replicas(2)).acquireAsync(null);
+            Waiting.waitFor("the look", () -> waits(source).stream().anyMatch(each -> each.get("flags").equals("b")));
+            CompletableFuture<Optional<Guard>> grant = of.lock(key, ONE).acquireAsync(null);
+            Waiting.waitFor("a grant at the server", () -> Long.valueOf(1).equals(source.call("EXISTS", key)));
+            cluster.move(cluster.slotOf(key), source, cluster.node(1));
+            assertFalse(grant.isDone());
+            assertEquals(1L, source.call("CLIENT", "UNBLOCK", waits(source).get(0).get("id")));
+            assertEquals(Released.YES, grant.get(60, TimeUnit.SECONDS).orElseThrow().release());
+            assertThrows(ExecutionException.class, () -> long1.get(60, TimeUnit.SECONDS));
+        }
+    }
+
+    @Test
+    void the_replica_is_that_of_the_primary_which_sentinels_name() throws Exception {
+        try (Sentinels fleet = Sentinels.start(1, 3); LockClient of = Clients.create(fleet.address())) {
+            TestServer old = fleet.primary();
+            of.lock("k", ONE).acquire().release();
+            fleet.failOver();
+            fleet.awaitAnotherPrimaryThan(old);
+            // A fail-over ends the connections, perhaps that of a request.
+            Waiting.waitFor("a grant", () -> {
+                try {
+                    Guard guard = of.lock("k", ONE).acquireUninterruptibly();
+                    assertEquals(1L, old.call("EXISTS", "k"));
+                    return guard.release() == Released.YES;
+                } catch (LockConnectionException ended) {
+                    return false;
+                }
+            });
+            assertThrows(NotReplicatedException.class, of.lock("k", TWO)::tryAcquire);
         }
     }
 

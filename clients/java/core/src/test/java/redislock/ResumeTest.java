@@ -12,19 +12,19 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import redislock.testing.Proxy;
 import redislock.testing.TestServer;
 import redislock.testing.Waiting;
 
 /** Who holds a lock, and a hold that goes on in another process. */
-class ResumeTest {
+class ResumeTest extends TwoClients {
     private static TestServer server;
-    private LockClient client;
-    private LockClient other;
+
+    ResumeTest() {
+        super(server);
+    }
 
     @BeforeAll
     static void start() {
@@ -34,19 +34,6 @@ class ResumeTest {
     @AfterAll
     static void stop() {
         server.close();
-    }
-
-    @BeforeEach
-    void open() {
-        server.call("FLUSHALL");
-        client = Clients.create(server.address());
-        other = Clients.create(server.address());
-    }
-
-    @AfterEach
-    void close() {
-        client.close();
-        other.close();
     }
 
     @Test

@@ -58,9 +58,9 @@ public final class LockTelemetry implements LockObserver {
     }
 
     private AttributesBuilder attributes(Subject lock) {
-        AttributesBuilder attributes = Attributes.builder().put("redis_lock.kind", lock.kind());
-        String name = nameOf.apply(lock.name());
-        return name == null ? attributes : attributes.put("redis_lock.name", name);
+        // A value that is null is left out.
+        return Attributes.builder().put("redis_lock.kind", lock.kind())
+                .put("redis_lock.name", nameOf.apply(lock.name()));
     }
 
     private static double seconds(Duration span) {
@@ -72,10 +72,7 @@ public final class LockTelemetry implements LockObserver {
         Span span = tracer.spanBuilder("lock " + lock.kind()).setNoParent()
                 .setAllAttributes(attributes(lock).build()).startSpan();
         // The answer may have come first, and has left its mark.
-        if (spans.putIfAbsent(lock, span) != null) {
-            spans.remove(lock);
-            span.end();
-        }
+        spans.merge(lock, span, (mark, asked) -> ended(asked));
     }
 
     @Override
@@ -83,15 +80,19 @@ public final class LockTelemetry implements LockObserver {
         if (granted && !waited.isZero()) {
             waits.record(seconds(waited), attributes(lock).build());
         }
-        Span span = spans.putIfAbsent(lock, Span.getInvalid());
-        if (span != null) {
-            spans.remove(lock);
+        spans.merge(lock, Span.getInvalid(), (span, mark) -> {
             span.setAttribute("redis_lock.granted", granted);
             if (error != null) {
                 span.recordException(error).setStatus(StatusCode.ERROR);
             }
-            span.end();
-        }
+            return ended(span);
+        });
+    }
+
+    /** Ends a span, which is forgotten. */
+    private static @Nullable Span ended(Span span) {
+        span.end();
+        return null;
     }
 
     @Override
