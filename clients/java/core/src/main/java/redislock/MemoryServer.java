@@ -2,6 +2,7 @@ package redislock;
 
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.util.Map.entry;
 
 import io.lettuce.core.ConnectionFuture;
 import io.lettuce.core.RedisClient;
@@ -45,9 +46,11 @@ import redislock.internal.net.Network;
  * #advance} moves.
  */
 public final class MemoryServer implements AutoCloseable {
-    private static final Set<String> OPTIONS_ALONE = Set.of("READ", "WRITE", "SESSION", "ONCE", "ALL");
-    private static final Set<String> OPTIONS =
-            Set.of("PX", "BLOCK", "NOTIFY", "QUEUE", "SEQ", "NOTE", "COUNT", "LIMIT", "TOKEN", "FINAL");
+    /** The options of requests, each with the number of words behind it. */
+    private static final Map<String, Integer> OPTIONS = Map.ofEntries(entry("READ", 0), entry("WRITE", 0),
+            entry("SESSION", 0), entry("ONCE", 0), entry("ALL", 0), entry("PX", 1), entry("BLOCK", 1),
+            entry("NOTIFY", 2), entry("QUEUE", 1), entry("SEQ", 1), entry("NOTE", 1), entry("COUNT", 1),
+            entry("LIMIT", 1), entry("TOKEN", 1), entry("FINAL", 1));
     private static final Object QUEUED = new Object();
 
     private final List<LockClient> clients = new CopyOnWriteArrayList<>();
@@ -204,10 +207,10 @@ public final class MemoryServer implements AutoCloseable {
             }
             waits.remove(wait);
             wait.tokens = isGranted ? wait.keys.stream().map(key -> grant(wait, key)).toList() : List.of();
-            RedisPubSubListener<byte[], byte[]> told = channels.get(wait.options.get("NOTIFY"));
-            if (told != null) {
-                String outcome = isGranted ? "granted " + wait.token() : "timeout";
-                told.message(new byte[0], (outcome + " " + wait.options.get("TAG")).getBytes(ISO_8859_1));
+            String[] told = wait.options.getOrDefault("NOTIFY", "").split(" ");
+            if (channels.containsKey(told[0])) {
+                String outcome = (isGranted ? "granted " + wait.token() : "timeout") + " " + told[1];
+                channels.get(told[0]).message(new byte[0], outcome.getBytes(ISO_8859_1));
             }
         }
         timer.cancel();
@@ -266,21 +269,21 @@ public final class MemoryServer implements AutoCloseable {
         Map<String, String> options = new HashMap<>();
         for (int i = last + 1; i < words.size(); i++) {
             String option = words.get(i);
-            if (!OPTIONS_ALONE.contains(option) && !OPTIONS.contains(option)) {
+            if (!OPTIONS.containsKey(option)) {
                 throw new Refusal("ERR syntax error: the double does not know " + option);
             }
-            options.put(option, OPTIONS_ALONE.contains(option) ? "" : words.get(++i));
-            if (option.equals("NOTIFY")) {
-                options.put("TAG", words.get(++i));
-            }
+            int from = i + 1;
+            i += OPTIONS.get(option);
+            options.put(option, String.join(" ", words.subList(from, i + 1)));
         }
         String mode = words.get(0).startsWith("SEM") ? "permit" : options.containsKey("READ") ? "read"
                 : options.containsKey("WRITE") ? "write" : words.get(0).endsWith("ACQUIRE") ? "exclusive" : "";
-        words.subList(first, last).forEach(key -> check(key, mode));
+        words.subList(first, last).forEach(key -> checked(key, mode));
         return new Request(connection, mode, words.subList(first, last), words.get(last), options);
     }
 
-    private void check(String key, String mode) {
+    /** The same key, which must be of the kind of this mode. */
+    private String checked(String key, String mode) {
         String string = strings.get(key);
         if (mode.equals("permit") ? string == null && exists(key) : string != null) {
             throw new Refusal("WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -289,6 +292,7 @@ public final class MemoryServer implements AutoCloseable {
         if (string != null ? !string.matches("\\d+") : isOther && !mode.isEmpty()) {
             throw new Refusal("LOCKTYPE the key holds another kind of lock, or none");
         }
+        return key;
     }
 
     private @Nullable Object reply(Connection connection, List<String> words) {
@@ -299,16 +303,13 @@ public final class MemoryServer implements AutoCloseable {
             case "LOCK.MACQUIRE" -> acquire(request(connection, words), true);
             case "LOCK.RENEW", "SEM.RENEW" -> renew(request(connection, words), key);
             case "LOCK.RELEASE", "SEM.RELEASE" -> release(request(connection, words), key);
-            case "LOCK.BREAK" -> {
-                check(key, "");
-                yield holds.removeAll(at(key)) ? 1L : 0L;
-            }
+            case "LOCK.BREAK" -> holds.removeAll(at(checked(key, ""))) ? 1L : 0L;
+            case "LOCK.INFO" -> info(checked(key, ""), false);
+            case "SEM.INFO" -> info(checked(key, "permit"), true);
             case "SEM.SET" -> {
-                check(key, "permit");
-                strings.put(key, words.get(2));
+                strings.put(checked(key, "permit"), words.get(2));
                 yield Long.valueOf(words.get(2));
             }
-            case "LOCK.INFO", "SEM.INFO" -> info(key, name.equals("SEM.INFO"));
             case "LOCK.IF" -> {
                 if (at(key).stream().noneMatch(hold -> words.get(2).equals("" + hold.token()))) {
                     throw new Refusal("FENCED the lock is not held under this token");
@@ -367,7 +368,6 @@ public final class MemoryServer implements AutoCloseable {
     }
 
     private @Nullable Object info(String key, boolean isSemaphore) {
-        check(key, isSemaphore ? "permit" : "");
         List<Request> all = at(key);
         List<Request> queue = queue(key);
         if (queue.isEmpty() && !exists(key)) {

@@ -1,6 +1,5 @@
 package redislock;
 
-import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
@@ -8,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -97,40 +95,6 @@ class MemoryServerTest {
         held.unlock();
         held.unlock();
         assertFalse(two.lock("re-entrant").isLocked());
-    }
-
-    @ParameterizedTest
-    @ValueSource(booleans = {false, true})
-    void a_hold_that_is_resumed_and_commands_under_it(boolean isReal) throws Exception {
-        Supplier<LockClient> clients = clients(isReal);
-        LockClient one = clients.get();
-        LockClient two = clients.get();
-        Guard first = one.lock("k").acquire();
-        assertArrayEquals("OK".getBytes(StandardCharsets.UTF_8), (byte[]) first.execute("SET", "x", 41));
-        assertEquals(42L, first.execute("INCR", "x"));
-        assertTrue(first.leave(Duration.ofMinutes(1)));
-        Guard second = two.lock("k").resume(first.owner(), first.token());
-        assertThrows(LockLostException.class, () -> two.lock("k").resume(first.owner(), first.token() + 1));
-        assertArrayEquals("42".getBytes(StandardCharsets.UTF_8), (byte[]) second.execute("GET", "x"));
-        assertEquals(1L, second.execute("DEL", "x"));
-        assertNull(second.execute("GET", "x"));
-        one.lock("k").forceUnlock();
-        assertThrows(LockLostException.class, () -> second.execute("INCR", "x"));
-        assertEquals(Released.NOT_HELD, second.release());
-    }
-
-    @ParameterizedTest
-    @ValueSource(booleans = {false, true})
-    void options_and_errors_of_commands(boolean isReal) throws Exception {
-        Guard guard = clients(isReal).get().lock("k").acquire();
-        assertNull(guard.execute("SET", "x", "old", "XX"));
-        guard.execute("SET", "x", "first", "NX");
-        assertNull(guard.execute("SET", "x", "second", "nx"));
-        assertArrayEquals("first".getBytes(StandardCharsets.UTF_8), (byte[]) guard.execute("GET", "x"));
-        assertEquals("ERR", assertThrows(RefusedException.class, () -> guard.execute("INCR", "x")).code());
-        guard.execute("INCR", "y");
-        assertEquals(2L, guard.execute("DEL", "x", "y", "none"));
-        assertEquals(Released.YES, guard.release());
     }
 
     @ParameterizedTest
