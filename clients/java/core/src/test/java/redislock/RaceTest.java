@@ -17,6 +17,8 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import redislock.internal.Clock;
 import redislock.internal.lock.Hold;
 import redislock.testing.Proxy;
@@ -191,29 +193,32 @@ class RaceTest {
         }
     }
 
-    @Test
-    void a_late_renewal_is_served_before_the_last_lease_is_set() throws Exception {
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void a_late_renewal_is_served_before_the_last_lease_is_set(boolean isNote) throws Exception {
         Duration patience = Duration.ofSeconds(40);
         try (TestServer server = TestServer.start();
                 Proxy proxy = Proxy.before(server.port());
                 LockClient client = LockClient.builder(proxy.address()).responseTimeout(patience).build()) {
             Hold hold = (Hold) client.lock("k", LONG.lease(Duration.ofHours(1))).acquire();
             proxy.delay("LOCK.RENEW");
-            CompletableFuture<Boolean> renewed = hold.renewAsync(Duration.ofHours(1));
+            CompletableFuture<Boolean> renewed = isNote ? CompletableFuture.supplyAsync(() -> hold.note("n"))
+                    : hold.renewAsync(Duration.ofHours(1));
             Waiting.waitFor("the renewal", proxy::hasDelayed);
-            // It has no reply in time, and is repeated.
-            Clock.advance(patience.toNanos() / 2);
+            // It has no reply in time, and is repeated, or fails.
+            Clock.advance(isNote ? patience.toNanos() : patience.toNanos() / 2);
             client.network.loop().settle();
-            assertTrue(renewed.get(60, TimeUnit.SECONDS));
+            assertEquals(!isNote, renewed.handle((held, failed) -> failed == null && held).get(60, TimeUnit.SECONDS));
+            int before = isNote ? 0 : 1;
             CompletableFuture<Boolean> left = hold.startLeave(Duration.ofMinutes(1));
             // What is sent behind it, is served behind it.
             client.lock("other").isLocked();
             proxy.letGo();
-            awaitRenewals(server, 2);
+            awaitRenewals(server, before + 1);
             Clock.advance(patience.toNanos());
             client.network.loop().settle();
             assertTrue(hold.awaitLeft(left));
-            awaitRenewals(server, 3);
+            awaitRenewals(server, before + 2);
             long rest = (long) server.call("PTTL", "k");
             assertTrue(rest <= 60_000, "left for " + rest + " ms");
         }

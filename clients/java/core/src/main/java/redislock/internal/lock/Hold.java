@@ -301,7 +301,7 @@ public final class Hold implements Permit {
         byte[] text = LockOptions.defaults().note(note).note().orElseThrow();
         Object reply;
         try {
-            reply = engine.call(claim.renew(lease.present(), token).with("NOTE", text));
+            reply = renewNow("NOTE", text);
         } catch (WrongTypeException overwritten) {
             engine.loop().execute(() -> lose(LostReason.REFUSED, overwritten.code(), overwritten.text()));
             return false;
@@ -310,6 +310,17 @@ public final class Hold implements Permit {
             loseOnLoop();
         }
         return Long.valueOf(1).equals(reply);
+    }
+
+    /** Renews, beside the requests of the lease, with these words at the end. */
+    private Object renewNow(Object... words) {
+        long asked = lease.present();
+        try {
+            return engine.call(claim.renew(asked, token).with(words));
+        } catch (LockConnectionException unanswered) {
+            engine.loop().execute(() -> lease.unanswered(asked));
+            throw unanswered;
+        }
     }
 
     @Override
@@ -350,7 +361,7 @@ public final class Hold implements Permit {
     /** Renews, to ask whether the server has the hold. False as well where it does not say. */
     private boolean isTaken() {
         try {
-            return Long.valueOf(0).equals(engine.call(claim.renew(lease.present(), token)));
+            return Long.valueOf(0).equals(renewNow());
         } catch (LockException failed) {
             return failed instanceof WrongTypeException;
         }

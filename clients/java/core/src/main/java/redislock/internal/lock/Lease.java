@@ -231,8 +231,7 @@ final class Lease {
                     isAsking = false;
                     if (reply.isUnanswered()) {
                         confirmed = during;
-                        unansweredLease = Clock.now() < unansweredUntil ? Math.min(unansweredLease, asked) : asked;
-                        unansweredUntil = Clock.now() + network.patience();
+                        unanswered(asked);
                     } else if (reply.error() != null) {
                         confirmed = before;
                     }
@@ -243,6 +242,13 @@ final class Lease {
                     }
                     step();
                 }));
+    }
+
+    /** A request that sets this lease (zero: that of a session) has no reply, and may still be served. */
+    void unanswered(long asked) {
+        long set = asked == 0 ? length : asked;
+        unansweredLease = Clock.now() < unansweredUntil ? Math.min(unansweredLease, set) : set;
+        unansweredUntil = Clock.now() + network.patience();
     }
 
     private void renewed(Moment sent, Link.Result reply) {
