@@ -358,23 +358,27 @@ export class LockClient implements AsyncDisposable {
     }
 
     /**
-     * Releases a hold, or leaves it for this rest, in the background if need be: whether it was still held.
+     * Releases a hold, or leaves it for this rest, in the background if need be: the loss that this has found, if any.
      *
      * @internal
      */
-    release(hold: Hold, rest?: number): Promise<boolean> {
+    async release(hold: Hold, rest?: number): Promise<LockLostError | undefined> {
         const { subject, wasLost } = hold;
-        hold.finish();
+        const held = hold.finish();
         this.remove(hold);
-        const ended = this.end(hold.claim, hold.tokens, hold.isUnanswered, hold.ends, rest);
-        if (subject.grantedAt === undefined) return ended;
-        this.events.gauges.holds -= 1;
-        if (!this.events.has('released')) return ended;
-        ended.then(
-            (held) => this.events.tell('released', subject, held && !wasLost),
-            () => this.events.tell('released', subject, !wasLost),
-        );
-        return ended;
+        const isOfProgram = subject.grantedAt !== undefined;
+        if (isOfProgram) this.events.gauges.holds -= 1;
+        let loss: LockLostError | undefined;
+        try {
+            const isHeld = await this.end(hold.claim, hold.tokens, hold.isUnanswered, hold.ends, rest);
+            if (!isHeld) loss = hold.loss('taken', 'it was not held any more at its release');
+            return loss;
+        } finally {
+            if (isOfProgram && !wasLost) {
+                if (loss) hold.report(loss);
+                else this.events.tell('released', subject, held);
+            }
+        }
     }
 
     /** Releases a grant that the program does not get, in the background. @internal */

@@ -166,16 +166,22 @@ export class Hold implements AsyncDisposable {
     }
 
     private async endOnce(rest: number | undefined): Promise<void> {
-        const wasHeld = this.client.release(this, rest);
+        const released = this.client.release(this, rest);
         if (this.lost instanceof LockLostError) {
-            wasHeld.catch(() => {});
+            released.catch(() => {});
             throw this.lost;
         }
-        if (!(await wasHeld)) throw this.loss('taken', 'it was not held any more at its release');
-        if (this.lost) throw this.lost;
+        const failure = (await released) ?? this.lost;
+        if (failure) throw failure;
     }
 
-    /** Runs a function under this hold, and releases it. @internal */
+    /**
+     * Runs a function under this hold, and releases it, unless the function has left it. It is what `using` does, for a
+     * hold of `tryAcquire()`, `campaign()` or `resume()`.
+     *
+     * @returns what the function returns.
+     * @throws what the function throws, and else what {@link release} does.
+     */
     run<T>(routine: Routine<T>): Promise<T> {
         let ended!: () => void;
         this.use = new Promise((resolve) => (ended = resolve));
@@ -373,8 +379,7 @@ export class Hold implements AsyncDisposable {
     private lose(reason: LostReason, text: string): LockError {
         const loss = this.loss(reason, text);
         if (!this.end(loss)) return this.lost ?? loss;
-        this.client.events.counters.losses += 1;
-        this.client.events.tell('lost', this.subject, loss);
+        this.report(loss);
         if (!this.controller) this.client.warn(loss.message);
         return loss;
     }
@@ -388,7 +393,14 @@ export class Hold implements AsyncDisposable {
         return true;
     }
 
-    private loss(reason: LostReason, text: string): LockLostError {
+    /** Counts a loss, and tells the observer. @internal */
+    report(loss: LockLostError): void {
+        this.client.events.counters.losses += 1;
+        this.client.events.tell('lost', this.subject, loss);
+    }
+
+    /** @internal */
+    loss(reason: LostReason, text: string): LockLostError {
         return new LockLostError(this.claim.terms.name, reason, text);
     }
 
@@ -403,8 +415,9 @@ export class Hold implements AsyncDisposable {
         return this.lost instanceof LockLostError;
     }
 
-    /** No loss is reported any more. @internal */
-    finish(): void {
+    /** Its release begins: from now on no request of it tells a loss. For how long it has been held. @internal */
+    finish(): number {
         this.isOver = true;
+        return this.begun.elapsed();
     }
 }

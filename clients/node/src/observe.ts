@@ -1,4 +1,4 @@
-import type { LockError } from './errors.js';
+import type { LockLostError } from './errors.js';
 import type { Mode, Terms } from './terms.js';
 
 /** One acquisition of a lock, and the hold that comes of it: all their events have the same object. */
@@ -19,10 +19,13 @@ export interface Observer {
     asked?(lock: Subject): void;
     /** It has ended, after so many milliseconds; without a grant there is an error, unless its wait was over. */
     answered?(lock: Subject, granted: boolean, waited: number, error?: unknown): void;
-    /** A hold was released or left; whether it was held until then, as far as is known. */
-    released?(lock: Subject, held: boolean): void;
-    /** A hold was lost before its release. */
-    lost?(lock: Subject, reason: LockError): void;
+    /**
+     * A hold was released or left, so many milliseconds after its grant: also if the server has not answered in time.
+     * Not told of a hold that was lost.
+     */
+    released?(lock: Subject, held: number): void;
+    /** A hold was lost before its release, which may be what has found it. */
+    lost?(lock: Subject, reason: LockLostError): void;
     /** No renewal is confirmed a third of the lease after one was due; for how many milliseconds it has been due. */
     late?(lock: Subject, by: number): void;
 }

@@ -30,8 +30,8 @@ const ERROR = 2;
 
 /**
  * An observer for the option of `LockClient`: the histograms `redis_lock.wait` (with the attribute
- * `redis_lock.granted`) and `redis_lock.hold` in seconds, the counters `redis_lock.losses` and
- * `redis_lock.late_renewals`, and a span for each acquisition, all with the attribute `redis_lock.kind`.
+ * `redis_lock.granted`) and `redis_lock.hold` in seconds, the counters `redis_lock.losses` (with `redis_lock.reason`)
+ * and `redis_lock.late_renewals`, and a span for each acquisition, all with the attribute `redis_lock.kind`.
  */
 export function openTelemetry({ meter, tracer, attributes }: OpenTelemetryOptions): Observer {
     const wait = meter?.createHistogram('redis_lock.wait', { unit: 's' });
@@ -49,8 +49,8 @@ export function openTelemetry({ meter, tracer, attributes }: OpenTelemetryOption
             if (error !== undefined) span?.setStatus({ code: ERROR, message: String(error) });
             span?.end(end);
         },
-        released: (lock) => hold?.record((Date.now() - lock.grantedAt!) / 1_000, of(lock)),
-        lost: (lock) => losses?.add(1, of(lock)),
+        released: (lock, held) => hold?.record(held / 1_000, of(lock)),
+        lost: (lock, { reason }) => losses?.add(1, { 'redis_lock.reason': reason, ...of(lock) }),
         late: (lock) => late?.add(1, of(lock)),
     };
 }

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { test } from 'node:test';
 import { metrics, trace } from '@opentelemetry/api';
-import type { Observer, Subject } from 'redis-lock-client';
+import { LockClient, type Observer, type Subject } from 'redis-lock-client';
 import { openTelemetry } from 'redis-lock-client/opentelemetry';
+import { TestServer } from 'redis-lock-client/testing';
 import { BOTH, failure, fresh, LIBRARIES, Server, side, until } from './harness.js';
 
 const server = await Server.start();
@@ -22,8 +23,11 @@ function keep(lines: string[], subjects = new Set<Subject>()): Observer {
             assert.ok(waited >= 0 && granted === (lock.grantedAt !== undefined));
             add(lock, granted ? 'granted' : 'not granted', error?.name ?? '');
         },
-        released: (lock, held) => add(lock, 'released', held),
-        lost: (lock, reason) => add(lock, 'lost', reason.code),
+        released(lock, held) {
+            assert.ok(held >= 0);
+            add(lock, 'released');
+        },
+        lost: (lock, { reason }) => add(lock, 'lost', reason),
         late: (lock, by) => by > 0 && add(lock, 'late'),
     };
 }
@@ -58,7 +62,7 @@ for (const library of BOTH) {
         await server.call('LOCK.BREAK', broken);
         await until(() => lost.signal.aborted);
         await failure(lost.release());
-        await until(() => lines.includes('exclusive released false'));
+        await new Promise(setImmediate);
         assert.deepEqual(lines, [
             'exclusive asked request 7',
             'exclusive granted ',
@@ -68,20 +72,19 @@ for (const library of BOTH) {
             'exclusive not granted AbortError',
             'exclusive asked ',
             'exclusive not granted QueueFullError',
-            'exclusive released true',
+            'exclusive released',
             'read asked ',
             'read granted ',
-            'read released true',
+            'read released',
             'read asked ',
             'read granted ',
-            'read released true',
+            'read released',
             'semaphore asked ',
             'semaphore granted ',
-            'semaphore released false',
+            'semaphore lost taken',
             'exclusive asked ',
             'exclusive granted ',
-            'exclusive lost LOST',
-            'exclusive released false',
+            'exclusive lost taken',
         ]);
         assert.equal(subjects.size, 8);
         assert.equal([...subjects][0]!.name, x);
@@ -93,7 +96,7 @@ for (const library of BOTH) {
             acquisitions_failed: 1,
             waits: 1,
             renewals_failed: 1,
-            losses: 1,
+            losses: 2,
             releases_failed: 0,
             connections: 1,
         });
@@ -113,15 +116,33 @@ for (const library of BOTH) {
         await using one = await side(connect, hung.port, { observer, responseTimeout: 1_000 });
         const hold = await one.locks.lock(fresh('late'), { lease: 6_000 }).acquire();
         await until(() => one.warnings.some((text) => text.includes('of the observer')));
+        const reader = await one.locks.lock(fresh('late'), { mode: 'read' }).acquire();
         const { signal } = hold;
         hung.freeze();
+        assert.equal((await failure(reader.release())).code, 'NO_ANSWER');
         await until(() => signal.aborted);
         hung.thaw();
-        await until(() => lines.includes('exclusive lost LOST'));
-        assert.deepEqual(lines, ['exclusive granted ', 'exclusive late', 'exclusive lost LOST']);
+        await until(() => lines.includes('exclusive lost unconfirmed'));
+        const of = (kind: string) => lines.filter((line) => line.startsWith(kind));
+        assert.deepEqual(of('exclusive'), ['exclusive granted ', 'exclusive late', 'exclusive lost unconfirmed']);
+        assert.deepEqual(of('read'), ['read granted ', 'read released']);
         await hung.remove();
     });
 }
+
+test('a hold that is released or left has the time since its grant', async () => {
+    const server = new TestServer();
+    const hours: number[] = [];
+    const observer: Observer = { released: (_, held) => hours.push(Math.floor(held / 3_600_000)) };
+    await using locks = new LockClient(server, { observer });
+    const [first, second] = [await locks.lock('a').acquire(), await locks.lock('b').acquire()];
+    await server.advance(3_600_000);
+    await first.release();
+    await server.advance(3_600_000);
+    await second.leave(1_000);
+    await new Promise(setImmediate);
+    assert.deepEqual(hours, [1, 2]);
+});
 
 test('OpenTelemetry has times, losses and spans', async () => {
     const lines = new Set<string>();
@@ -157,7 +178,7 @@ test('OpenTelemetry has times, losses and spans', async () => {
     for (const line of [
         'redis_lock.wait s {"redis_lock.granted":true,"redis_lock.kind":"exclusive","name":"otel"}',
         'redis_lock.hold s {"redis_lock.kind":"exclusive","name":"otel"}',
-        'redis_lock.losses {"redis_lock.kind":"write","name":"otel"}',
+        'redis_lock.losses {"redis_lock.reason":"taken","redis_lock.kind":"write","name":"otel"}',
         'redis_lock.wait s {"redis_lock.granted":false,"redis_lock.kind":"exclusive","name":"otel"}',
         'lock exclusive',
         'lock write',

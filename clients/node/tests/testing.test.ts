@@ -122,3 +122,20 @@ test('a key is of one kind, and what the server does not know is refused', async
     assert.equal(await hold.execute('SET', 'rw', 1), 'OK');
     assert.equal((await write).code, 'WRONGTYPE');
 });
+
+test('a hold runs a function, whose error a loss does not replace, and is released unless it was left', async () => {
+    const server = new TestServer();
+    await using locks = new LockClient(server, { onWarning: () => {} });
+    const lock = locks.lock('a');
+    assert.equal(await (await lock.tryAcquire())?.run((hold) => hold.valid()), true);
+    const failed = await lock.acquire();
+    const work = failed.run(async () => {
+        await server.lose('a');
+        throw new Error('of the work');
+    });
+    assert.equal((await failure(work)).message, 'of the work');
+    const lost = await lock.acquire();
+    assert.equal((await failure(lost.run(() => server.lose('a')))).code, 'LOST');
+    await (await lock.acquire()).run((hold) => hold.leave(HOUR));
+    assert.equal(await lock.tryAcquire(), null);
+});

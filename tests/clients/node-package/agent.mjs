@@ -31,7 +31,7 @@ const observer = {
   asked: tell('asked'),
   answered: (lock, granted, waited, error) =>
     tell(granted ? 'granted' : error === undefined ? 'refused' : 'failed')(lock),
-  released: (lock, held) => held && tell('released')(lock), // a lost one has ended
+  released: tell('released'),
   lost: tell('lost'),
   late: tell('late'),
 };
