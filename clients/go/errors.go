@@ -89,6 +89,22 @@ func (e *ServerError) Is(target error) bool {
 	return false
 }
 
+// errTaken is the reason of a loss that the server tells.
+var errTaken = errors.New("the server says that another grant, or none, has followed")
+
+// LossReason is one word for the reason of an [ErrLost]: "taken" (the server says that this grant is over), "refused" (it
+// does not renew it: the key has other data, or the user may not) or "unconfirmed" (no renewal was confirmed, and the
+// lease, or the longest time of the hold, ends).
+func LossReason(loss error) string {
+	switch code := codeOf(loss); {
+	case errors.Is(loss, errTaken) || code == "FENCED":
+		return "taken"
+	case code != "":
+		return "refused"
+	}
+	return "unconfirmed"
+}
+
 // codeOf is the code of a refusal of the server, or empty.
 func codeOf(err error) string {
 	if refusal, isRefusal := errors.AsType[*ServerError](err); isRefusal {

@@ -150,9 +150,10 @@ func (h *Hold) pass(by time.Duration) {
 	h.renewed(c.sendRenewals(c.running, h.terms.renew(h.owner, h.tokens, rest), h), lease, sent)
 }
 
-// noteLate tells the observer, once, that a renewal is due while the one before it is not confirmed. The mutex is held.
+// noteLate tells the observer, once, that a renewal is due while the one before it is not confirmed. (Where none is to
+// come, renewAt is the time of the loss.) The mutex is held.
 func (h *Hold) noteLate() {
-	if since := h.sent.elapsed(); !h.isLate && !h.terms.isFixed && since >= h.lease*2/3 {
+	if since := h.sent.elapsed(); !h.isLate && !h.renewAt.Equal(h.lostAt) && since >= h.lease*2/3 {
 		h.isLate = true
 		h.client.late(h.subject, since-h.lease/3)
 	}
@@ -255,7 +256,7 @@ func (h *Hold) renewed(replies []Reply, lease time.Duration, sent moment) error 
 func lossBy(reply Reply) error {
 	switch {
 	case reply.Err == nil && reply.Value != int64(1):
-		return errors.New("the server says that another grant, or none, has followed")
+		return errTaken
 	case isOverwritten(reply.Err) || slices.Contains(lasting, codeOf(reply.Err)):
 		return reply.Err
 	}
@@ -541,8 +542,8 @@ func (h *Hold) finish(ctx context.Context, rest time.Duration, inBackground bool
 	if own != nil {
 		own.cancel(ErrReleased)
 	}
-	if !h.subject.Granted.IsZero() {
-		defer func() { c.released(h.subject, !errors.Is(err, ErrLost)) }()
+	if held := time.Since(h.subject.Granted); !h.subject.Granted.IsZero() {
+		defer func() { c.ended(h.subject, held, lost, err) }()
 	}
 	if rest > 0 {
 		h.awaitRenewals(ctx)
@@ -563,7 +564,7 @@ func (h *Hold) finish(ctx context.Context, rest time.Duration, inBackground bool
 		// The first one may be served late: a repeated one is final.
 		return c.release(h.terms, h.ending(rest, true), ends, true), err
 	case err == nil && !wasHeld && (rest > 0 || !h.isUnanswered):
-		return nil, fmt.Errorf("%w: %s: it was not held any more at its release", ErrLost, h.terms)
+		return nil, fmt.Errorf("%w: %s: at its release: %w", ErrLost, h.terms, errTaken)
 	}
 	return nil, err
 }

@@ -103,7 +103,7 @@ func WithReplicasWithin(limit time.Duration) Option {
 	})
 }
 
-// WithQueue has an acquisition wait only where fewer than so many requests of others wait already (0 to 1000000; 0: it
+// WithQueue has an acquisition wait only if fewer than so many others wait (0 to 1000000; 0: it
 // does not wait); else its error is [ErrQueueFull] at once. A free lock is granted in any case.
 func WithQueue(requests int) Option {
 	return option(func(t *terms) {

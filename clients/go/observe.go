@@ -15,9 +15,10 @@ type Observer struct {
 	Asked func(ctx context.Context, lock *Subject)
 	// Answered: it has ended, and how long that took. Without a grant there is the error that the caller gets.
 	Answered func(ctx context.Context, lock *Subject, granted bool, waited time.Duration, err error)
-	// Released: a hold was released or left. Whether it was held until then, as far as is known.
-	Released func(lock *Subject, held bool)
-	// Lost: a hold was lost before its release.
+	// Released: a hold was released or left, whether or not the server has answered, and the time since its grant. Not
+	// one that was lost.
+	Released func(lock *Subject, held time.Duration)
+	// Lost: a hold was lost before its release, which may be what finds it. [LossReason] has the reason in one word.
 	Lost func(lock *Subject, reason error)
 	// Late: no renewal is confirmed a third of the lease after one was due, and for how long it has been due.
 	Late func(lock *Subject, by time.Duration)
@@ -60,7 +61,7 @@ type Statistics struct {
 	Waits int64
 	// Renewals that the server confirmed, and attempts that it did not.
 	Renewals, RenewalsFailed int64
-	// Losses that were reported.
+	// Losses that were reported, also by a release.
 	Losses int64
 	// Releases that the server answered, and those, also of waits, that were given up.
 	Releases, ReleasesFailed int64
@@ -179,10 +180,15 @@ func (c *Client) answered(ctx context.Context, subject *Subject, begun time.Time
 	}
 }
 
-// released notes that the program, or the end of the client, has released or left a hold.
-func (c *Client) released(subject *Subject, held bool) {
+// ended notes that the program, or the end of the client, has released or left a hold, after this time and with this
+// error; it may have been lost before.
+func (c *Client) ended(subject *Subject, held time.Duration, lost, err error) {
 	c.events.count(func(s *Statistics) { s.Holds-- })
-	if released := c.events.observer.Released; released != nil {
+	switch released := c.events.observer.Released; {
+	case lost != nil: // and told
+	case errors.Is(err, ErrLost):
+		c.lost(subject, err)
+	case released != nil:
 		c.tell(func() { released(subject, held) })
 	}
 }

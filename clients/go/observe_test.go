@@ -59,8 +59,13 @@ func (s *seen) option() redislock.ClientOption {
 				s.add(lock, "granted")
 			}
 		},
-		Released: func(lock *redislock.Subject, held bool) { s.add(lock, fmt.Sprint("released ", held)) },
-		Lost:     func(lock *redislock.Subject, _ error) { s.add(lock, "lost") },
+		Released: func(lock *redislock.Subject, held time.Duration) {
+			if held <= 0 || held > time.Since(lock.Granted) {
+				panic("released")
+			}
+			s.add(lock, "released")
+		},
+		Lost: func(lock *redislock.Subject, reason error) { s.add(lock, "lost "+redislock.LossReason(reason)) },
 		Late: func(lock *redislock.Subject, by time.Duration) {
 			if by > 0 {
 				s.add(lock, "late")
@@ -111,22 +116,28 @@ func TestAnObserverLearnsWhatAClientDoes(t *testing.T) {
 		s.do("LOCK.BREAK", "broken")
 		awaitLoss(t, broken)
 		broken.Unlock()
+		unlock(t, must[*redislock.Hold](t)(client.NewLock("last").Lock(background())))
 		seen.has(t, "asked exclusive x", "granted exclusive x", "held exclusive x", "cancelled exclusive x",
-			"released true exclusive x", "granted exclusive a, b", "failed exclusive a", "granted read rw",
-			"released true read rw", "granted semaphore p", "released false semaphore p", "lost exclusive broken",
-			"released false exclusive broken")
+			"released exclusive x", "granted exclusive a, b", "failed exclusive a", "granted read rw",
+			"released read rw", "granted semaphore p", "lost taken semaphore p", "lost taken exclusive broken",
+			"released exclusive last")
 		seen.mu.Lock()
-		// x three times, a and b, a, rw twice, p, broken
-		if len(seen.locks) != 9 {
+		for _, line := range []string{"released semaphore p", "released exclusive broken"} {
+			if slices.Contains(seen.lines, line) {
+				t.Fatal(line)
+			}
+		}
+		// x three times, a and b, a, rw twice, p, broken, last
+		if len(seen.locks) != 10 {
 			t.Fatal(len(seen.locks), seen.lines)
 		}
 		seen.mu.Unlock()
 		now := client.Statistics()
-		if now.Acquisitions != 6 || now.AcquisitionsRefused != 1 || now.AcquisitionsFailed != 1 || now.Losses != 1 ||
+		if now.Acquisitions != 7 || now.AcquisitionsRefused != 1 || now.AcquisitionsFailed != 1 || now.Losses != 2 ||
 			now.Renewals < 1 || now.RenewalsFailed != 1 || now.Releases < 4 || now.Holds != 1 || now.Waiting != 0 {
 			t.Fatalf("%+v", now)
 		}
-		if counters, gauges := now.Counters(), now.Gauges(); len(counters) != 10 || counters["acquisitions"] != 6 ||
+		if counters, gauges := now.Counters(), now.Gauges(); len(counters) != 10 || counters["acquisitions"] != 7 ||
 			len(gauges) != 2 || gauges["holds"] != 1 {
 			t.Fatal(counters, gauges)
 		}
@@ -142,7 +153,7 @@ func TestARenewalThatIsNotConfirmedIsLate(t *testing.T) {
 		s.signal(syscall.SIGSTOP)
 		awaitLoss(t, hold)
 		s.signal(syscall.SIGCONT)
-		seen.has(t, "late exclusive x", "lost exclusive x")
+		seen.has(t, "late exclusive x", "lost unconfirmed exclusive x")
 	})
 }
 
@@ -155,7 +166,7 @@ func TestAnObserverThatBlocksOrPanicsDelaysNoLock(t *testing.T) {
 				<-gate
 				panic("of the observer")
 			},
-			Released: func(lock *redislock.Subject, held bool) { seen.add(lock, "released") },
+			Released: func(lock *redislock.Subject, _ time.Duration) { seen.add(lock, "released") },
 		}))
 		for range 3 {
 			unlock(t, must[*redislock.Hold](t)(client.NewLock("x").Lock(background())))

@@ -1,7 +1,8 @@
 // Package lockotel records what a client does with OpenTelemetry's API: how long acquisitions took (the histogram
-// redis_lock.wait, with the attribute redis_lock.granted) and holds lasted (redis_lock.hold), in seconds; losses (the
-// counter redis_lock.losses) and late renewals (redis_lock.late_renewals), all with the attribute redis_lock.kind; and
-// a span for each acquisition, below that of its context.
+// redis_lock.wait, with the attribute redis_lock.granted) and holds lasted until their release (redis_lock.hold), in
+// seconds; losses (the counter redis_lock.losses, with redis_lock.reason: that of redislock.LossReason) and late renewals
+// (redis_lock.late_renewals), all with the attribute redis_lock.kind; and a span for each acquisition, below that of its
+// context.
 package lockotel
 
 import (
@@ -64,10 +65,13 @@ func New(config Config) (redislock.Observer, error) {
 			}
 			span.End(trace.WithTimestamp(end))
 		},
-		Released: func(lock *redislock.Subject, _ bool) {
-			hold.Record(none, time.Since(lock.Granted).Seconds(), metric.WithAttributes(of(lock)...))
+		Released: func(lock *redislock.Subject, held time.Duration) {
+			hold.Record(none, held.Seconds(), metric.WithAttributes(of(lock)...))
 		},
-		Lost: func(lock *redislock.Subject, _ error) { losses.Add(none, 1, metric.WithAttributes(of(lock)...)) },
+		Lost: func(lock *redislock.Subject, reason error) {
+			word := attribute.String("redis_lock.reason", redislock.LossReason(reason))
+			losses.Add(none, 1, metric.WithAttributes(of(lock, word)...))
+		},
 		Late: func(lock *redislock.Subject, _ time.Duration) { late.Add(none, 1, metric.WithAttributes(of(lock)...)) },
 	}, nil
 }

@@ -54,7 +54,7 @@ type histogram struct {
 }
 
 func (h histogram) Record(_ context.Context, seconds float64, options ...metric.RecordOption) {
-	if seconds >= 0 && seconds < 3600 {
+	if seconds > 0 && seconds < 3600 {
 		h.add(h.name, metric.NewRecordConfig(options).Attributes())
 	}
 }
@@ -135,7 +135,7 @@ func TestTimesLossesAndSpans(t *testing.T) {
 	}
 	for _, line := range []string{
 		"redis_lock.wait name=x,redis_lock.granted=true,redis_lock.kind=exclusive",
-		"redis_lock.hold name=x,redis_lock.kind=exclusive", "redis_lock.losses name=w,redis_lock.kind=write",
+		"redis_lock.hold name=x,redis_lock.kind=exclusive", "redis_lock.losses name=w,redis_lock.kind=write,redis_lock.reason=taken",
 		"redis_lock.wait name=text,redis_lock.granted=false,redis_lock.kind=exclusive",
 		"lock exclusive in 7 Unset ", "lock write in 7 Unset ", "lock exclusive in 7 Error ",
 	} {

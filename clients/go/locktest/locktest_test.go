@@ -218,6 +218,17 @@ func TestInABubbleAllClocksMove(t *testing.T) {
 	})
 }
 
+func TestAHoldThatIsNotToBeRenewedIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := client(t, locktest.New(), redislock.WithObserver(redislock.Observer{
+			Late: func(lock *redislock.Subject, _ time.Duration) { t.Error(lock.Name, "is late") }}))
+		ctx, lease, hold := context.Background(), redislock.WithLease(6*time.Second), must[*redislock.Hold](t)
+		hold(c.NewLock("renewed", lease).Lock(ctx)) // at 4 s, when both are looked at
+		hold(c.NewLock("bounded", lease, redislock.WithMaxHold(6*time.Second)).Lock(ctx))
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestWaitsAreInOrder(t *testing.T) {
 	server := locktest.New()
 	c := client(t, server)

@@ -70,13 +70,9 @@ func (e *events) observer() redislock.Observer {
 				e.add(lock, "failed")
 			}
 		},
-		Released: func(lock *redislock.Subject, held bool) {
-			if held {
-				e.add(lock, "released")
-			}
-		},
-		Lost: func(lock *redislock.Subject, _ error) { e.add(lock, "lost") },
-		Late: func(lock *redislock.Subject, _ time.Duration) { e.add(lock, "late") },
+		Released: func(lock *redislock.Subject, _ time.Duration) { e.add(lock, "released") },
+		Lost:     func(lock *redislock.Subject, _ error) { e.add(lock, "lost") },
+		Late:     func(lock *redislock.Subject, _ time.Duration) { e.add(lock, "late") },
 	}
 }
 
