@@ -103,8 +103,8 @@ func WithReplicasWithin(limit time.Duration) Option {
 	})
 }
 
-// WithQueue has an acquisition wait only if fewer than so many others wait (0 to 1000000; 0: it
-// does not wait); else its error is [ErrQueueFull] at once. A free lock is granted in any case.
+// WithQueue has an acquisition wait only if fewer than so many others wait (0 to 1000000; 0: it does not wait);
+// else its error is [ErrQueueFull] at once. A free lock is granted in any case.
 func WithQueue(requests int) Option {
 	return option(func(t *terms) {
 		t.queue = strconv.Itoa(requests)
