@@ -14,7 +14,8 @@ type Naming = dyn Fn(&LockName) -> Option<String> + Send + Sync;
 
 /// With the feature `metrics`: records the locks of a server with the program's recorder of the crate `metrics`: the
 /// histograms `redis_lock.wait` (of granted acquisitions) and `redis_lock.hold`, in seconds, and the counters
-/// `redis_lock.losses` and `redis_lock.late_renewals`, each with the labels `server` and `kind`.
+/// `redis_lock.losses` (with the label `reason`) and `redis_lock.late_renewals`, each with the labels `server` and
+/// `kind`.
 ///
 /// ```
 /// # fn main() -> Result<(), redis_lock_client::Error> {
@@ -74,8 +75,16 @@ impl LockObserver for Metrics {
         histogram!("redis_lock.hold", self.labels(lock)).record(held.as_secs_f64());
     }
 
-    fn lost(&self, lock: &LockName, _: &LostReason) {
-        counter!("redis_lock.losses", self.labels(lock)).increment(1);
+    fn lost(&self, lock: &LockName, reason: &LostReason) {
+        let reason = match reason {
+            LostReason::Taken => "taken",
+            LostReason::Unconfirmed => "unconfirmed",
+            LostReason::Refused { .. } => "refused",
+            LostReason::Disconnected => "disconnected",
+        };
+        let mut labels = self.labels(lock);
+        labels.push(Label::new("reason", reason));
+        counter!("redis_lock.losses", labels).increment(1);
     }
 
     fn late(&self, lock: &LockName, _: Duration) {

@@ -1,10 +1,12 @@
 //! The events of locks for an observer of the program.
 
+use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{timeout_at, Instant};
 
 use crate::aside::aside;
 use crate::error::Error;
@@ -57,7 +59,7 @@ pub trait LockObserver: Send + Sync {
         let _ = (lock, reason);
     }
 
-    /// A renewal was confirmed more than a third of the lease after it was due; it was late by this time.
+    /// A renewal is not confirmed a third of the lease after it was due, for this time. It is told once, until one is.
     fn late(&self, lock: &LockName, by: Duration) {
         let _ = (lock, by);
     }
@@ -134,12 +136,21 @@ impl Observed {
         self.tell(move |observer, lock| observer.lost(lock, &reason));
     }
 
-    /// A renewal that was due at this moment is confirmed.
-    pub(crate) fn renewed(&self, due: Instant, lease: Duration) {
-        let by = now().saturating_duration_since(due);
-        if by > lease / 3 {
-            self.tell(move |observer, lock| observer.late(lock, by));
+    /// Waits for a renewal that was due at this moment, and tells when it is late.
+    pub(crate) async fn renews<T>(
+        this: Option<&Observed>,
+        (due, lease): (Instant, Duration),
+        renewal: impl Future<Output = T>,
+    ) -> T {
+        let mut renewal = pin!(renewal);
+        if let Some(observed) = this {
+            if let Ok(done) = timeout_at(due + lease / 3, &mut renewal).await {
+                return done;
+            }
+            let by = now().saturating_duration_since(due);
+            observed.tell(move |observer, lock| observer.late(lock, by));
         }
+        renewal.await
     }
 }
 

@@ -173,13 +173,12 @@ async fn run(hold: &Hold, caller: &mut Caller) -> LostReason {
             // This process stood still, and the server has renewed the hold meanwhile: it is asked once.
             end = now() + hold.claim.server.patience() / 2;
         }
-        match timeout_at(end, renew(hold, caller, &command)).await {
+        let renewing = renew(hold, caller, &command);
+        let renewing = Observed::renews(hold.observed.get(), (renewal, last.lease), renewing);
+        match timeout_at(end, renewing).await {
             Ok(Ok((sent, lease))) => {
                 hold.confirm(sent, lease);
                 events::renewed(&hold.claim, hold.token);
-                if let Some(observed) = hold.observed.get() {
-                    observed.renewed(renewal, lease);
-                }
             }
             Ok(Err(why)) => return why,
             Err(_) => return LostReason::Unconfirmed,

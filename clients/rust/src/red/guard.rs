@@ -230,13 +230,9 @@ async fn keep(hold: Arc<Hold>) {
         let last = hold.notice.confirmed();
         let due = last.sent.steady + last.certain / 3;
         sleep_until(due).await;
-        match timeout_at(hold.notice.end(), renew(&hold)).await {
-            Ok(Some(opened)) => {
-                hold.confirm(opened);
-                if let Some(observed) = hold.observed.get() {
-                    observed.renewed(due, last.certain);
-                }
-            }
+        let renewing = Observed::renews(hold.observed.get(), (due, last.certain), renew(&hold));
+        match timeout_at(hold.notice.end(), renewing).await {
+            Ok(Some(opened)) => hold.confirm(opened),
             Ok(None) => break LostReason::Taken,
             Err(_) => break LostReason::Unconfirmed,
         }

@@ -82,7 +82,7 @@ async fn waits_holds_and_losses_are_recorded() {
     let guard = Lock::new(&server, "o").acquire().await.unwrap();
     real.conn().line("LOCK.BREAK o");
     assert_eq!(guard.lost().await, Some(LostReason::Taken));
-    let loss = "redis_lock.losses kind=exclusive";
+    let loss = "redis_lock.losses kind=exclusive reason=taken";
     wait_for("the loss", || kept.has(loss));
     drop(guard);
     let expected = [
