@@ -30,7 +30,7 @@ public interface LockObserver {
      *
      * @param lock    the lock
      * @param granted whether it was granted
-     * @param waited  the time since it began, if it waited in the server's queue, otherwise zero
+     * @param waited  the time since it began
      * @param error   the error that has ended it, or null
      */
     default void answered(Subject lock, boolean granted, Duration waited, @Nullable RuntimeException error) {}

@@ -12,9 +12,9 @@ import org.jspecify.annotations.Nullable;
 import redislock.LockObserver;
 
 /**
- * The timers of a client: {@code redis.lock.wait}, of each acquisition that waited in the server's queue and was
- * granted, and {@code redis.lock.hold}, of each lock or permit that was released or left, and not lost before. They
- * publish no percentiles and no histogram, unless a {@code MeterFilter} says so.
+ * The timers of a client: {@code redis.lock.wait}, of each acquisition that was granted, from its begin, and {@code
+ * redis.lock.hold}, of each lock or permit that was released or left, and not lost before. They publish no percentiles
+ * and no histogram, unless a {@code MeterFilter} says so.
  *
  * <p>It is given to the client as its observer, and to {@link LockMetrics}, which registers the timers. Durations
  * before that are dropped. Each client needs timers of its own.
@@ -62,7 +62,7 @@ public final class LockTimers implements LockObserver {
 
     @Override
     public void answered(Subject lock, boolean granted, Duration waited, @Nullable RuntimeException error) {
-        if (granted && !waited.isZero()) {
+        if (granted) {
             record(Pair::waits, waited);
         }
     }

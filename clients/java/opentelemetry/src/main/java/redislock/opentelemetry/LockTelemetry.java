@@ -10,6 +10,7 @@ import io.opentelemetry.api.trace.Span;
 import io.opentelemetry.api.trace.StatusCode;
 import io.opentelemetry.api.trace.Tracer;
 import java.time.Duration;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
@@ -18,8 +19,8 @@ import redislock.LockObserver;
 import redislock.LostReason;
 
 /**
- * Metrics and spans of a client, which has it as its observer: the histograms {@code redis_lock.wait} (granted
- * acquisitions that waited) and {@code redis_lock.hold}, in seconds, the counters {@code redis_lock.losses} and {@code
+ * Metrics and spans of a client, which has it as its observer: the histograms {@code redis_lock.wait} (acquisitions,
+ * with the attribute {@code redis_lock.granted}) and {@code redis_lock.hold}, in seconds, the counters {@code redis_lock.losses} and {@code
  * redis_lock.late_renewals}, and a span {@code lock <kind>} from the begin of each acquisition to its end. The events
  * come on the client's executor, so a span has no parent.
  */
@@ -77,9 +78,7 @@ public final class LockTelemetry implements LockObserver {
 
     @Override
     public void answered(Subject lock, boolean granted, Duration waited, @Nullable RuntimeException error) {
-        if (granted && !waited.isZero()) {
-            waits.record(seconds(waited), attributes(lock).build());
-        }
+        waits.record(seconds(waited), attributes(lock).put("redis_lock.granted", granted).build());
         spans.merge(lock, Span.getInvalid(), (span, mark) -> {
             span.setAttribute("redis_lock.granted", granted);
             if (error != null) {
@@ -102,7 +101,8 @@ public final class LockTelemetry implements LockObserver {
 
     @Override
     public void lost(Subject lock, LostReason reason) {
-        losses.add(1, attributes(lock).put("redis_lock.reason", reason.name()).build());
+        String word = reason.name().toLowerCase(Locale.ROOT);
+        losses.add(1, attributes(lock).put("redis_lock.reason", word).build());
     }
 
     @Override

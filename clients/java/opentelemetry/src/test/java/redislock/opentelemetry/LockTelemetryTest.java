@@ -59,7 +59,7 @@ class LockTelemetryTest {
             wait.get(60, TimeUnit.SECONDS).orElseThrow().release();
             client.lock("lost", LockOptions.defaults().lease(Duration.ofMillis(300))).acquire();
             server.call("LOCK.BREAK", "lost");
-            Waiting.waitFor("the metrics", () -> count("redis_lock.wait") == 1 && count("redis_lock.hold") == 2
+            Waiting.waitFor("the metrics", () -> count("redis_lock.wait") == 3 && count("redis_lock.hold") == 2
                     && count("redis_lock.losses") == 1);
             assertEquals(0, count("redis_lock.late_renewals"));
             server.call("SET", "text", "x");

@@ -278,8 +278,7 @@ public final class Acquisition implements Engine.Pending {
     }
 
     private void tell(boolean isGranted, RuntimeException error) {
-        boolean hasWaited = wait != null && wait.hasWaited();
-        Duration waited = Duration.ofNanos(hasWaited ? Clock.now() - startedAt : 0);
+        Duration waited = Duration.ofNanos(Clock.now() - startedAt);
         observe((observer, lock) -> observer.answered(lock, isGranted, waited, error));
     }
 
