@@ -20,9 +20,9 @@ import redislock.LostReason;
 
 /**
  * Metrics and spans of a client, which has it as its observer: the histograms {@code redis_lock.wait} (acquisitions,
- * with the attribute {@code redis_lock.granted}) and {@code redis_lock.hold}, in seconds, the counters {@code redis_lock.losses} and {@code
- * redis_lock.late_renewals}, and a span {@code lock <kind>} from the begin of each acquisition to its end. The events
- * come on the client's executor, so a span has no parent.
+ * with the attribute {@code redis_lock.granted}) and {@code redis_lock.hold}, in seconds, the counters {@code
+ * redis_lock.losses} and {@code redis_lock.late_renewals}, and a span {@code lock <kind>} from the begin of each
+ * acquisition to its end. The events come on the client's executor, so a span has no parent.
  */
 public final class LockTelemetry implements LockObserver {
     private final Tracer tracer;
