@@ -14,8 +14,11 @@ const LONG: u32 = 600_000;
 /// A lease, or a rest of one, whose end a test waits for.
 const SHORT: u32 = 3_000;
 
-/// A wait that ends without a grant.
-const BRIEF: u32 = 50;
+/// A lease whose loss a renewal tells soon, and that a busy machine renews in time.
+const RENEWED: u32 = 9_000;
+
+/// A wait that ends without a grant, and in which a busy server answers.
+const BRIEF: u32 = 1_000;
 
 /// A package with an agent, above a server or above its double.
 struct World {
@@ -329,7 +332,7 @@ pub fn resumed_by_another(subject: &TicketSubject) {
 /// What is left lasts for its rest and is renewed by nobody; what is kept meanwhile stays held.
 pub fn left_for_a_while(subject: &TicketSubject) {
     let mut world = World::start(subject);
-    let kept = world.granted(&format!("keep kept a 10000 {SHORT}"));
+    let kept = world.granted(&format!("keep kept a 10000 {RENEWED}"));
     let ways = WAYS.map(|(order, key, held, options)| {
         let order = if order == "acquire" { "keep" } else { order };
         let token = world.granted(&format!("{order} {key} a 10000 {LONG} {held}"));
@@ -359,7 +362,6 @@ pub fn a_lease_that_ends(subject: &TicketSubject) {
     let mut world = World::start(subject);
     let token = world.granted(&format!("acquire k a 10000 {SHORT}"));
     world.wait("acquire", "k", "next", "");
-    world.until_waiting("k", 1);
     world.pass(SHORT);
     let next = world.granted_to("next");
     world.assert(&format!("lost k a {token}"), "lost");
@@ -377,7 +379,7 @@ pub fn a_loss_on_demand(subject: &TicketSubject) {
         if order == "permit" {
             continue;
         }
-        let token = world.granted(&format!("keep {key} a 10000 {SHORT} {held}"));
+        let token = world.granted(&format!("keep {key} a 10000 {RENEWED} {held}"));
         world.wait("acquire", key, key, options);
         world.until_waiting(&key[..1], 1);
         world.take_away(&key[..1]);
@@ -503,7 +505,7 @@ pub fn what_an_observer_is_told(subject: &TicketSubject) {
     );
     world.assert("events k", &format!("{told} asked failed"));
 
-    let token = world.granted(&format!("keep taken a 10000 {SHORT}"));
+    let token = world.granted(&format!("keep taken a 10000 {RENEWED}"));
     world.take_away("taken");
     world.assert(&format!("lost taken a {token}"), "lost");
     world.assert(&format!("release taken a {token}"), "0");
