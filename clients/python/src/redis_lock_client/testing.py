@@ -288,8 +288,8 @@ class LockServer(socketserver.ThreadingTCPServer):
             rest = int(1000 * (10 if hold.until == _FOREVER else hold.until - now))
             found.append([b"owner", hold.owner, b"token", hold.token, b"holds", 1, b"pttl", rest])
             found[-1] += [b"held-ms", int((now - hold.since) * 1000), b"note", hold.options.get(b"NOTE")]
-        # Who reads and writes, writes.
-        mode = max((one.mode for one in holds or waits), default="")
+        # Who reads and writes, writes. Of a lock without a holder it is what its first waiter asks for.
+        mode = max((one.mode for one in holds or waits[:1]), default="")
         return [b"mode", mode.encode(), b"holders", found, *queue] if mode else None
 
 
