@@ -252,14 +252,15 @@ fn a_grant_that_is_over_is_forgotten_when_its_permit_goes_to_a_waiter() {
     let server = TestServer::start();
     let mut c = server.conn();
     c.line("SEM.SET k 1");
-    c.line("SEM.ACQUIRE k a PX 40");
+    c.line("SEM.ACQUIRE k a PX 600000");
     let mut waiter = parked(&server, "SEM.ACQUIRE k b BLOCK 0");
     c.line("MULTI");
+    c.line("SEM.RENEW k a PX 10");
     let busy = "local t = redis.call('TIME') local e = t[1] * 1000 + t[2] / 1000 + 60 \
                 repeat t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > e";
     c.run(["EVAL", busy, "0"]);
     c.line("SEM.ACQUIRE k a");
-    assert!(c.line("EXEC").list()[1].is_nil());
+    assert!(c.line("EXEC").list()[2].is_nil());
     assert!(only_reply(&mut waiter).int() > 0);
     c.line("SEM.RELEASE k b");
     assert_eq!(server.stat("sem_grants_tracked"), 0);
