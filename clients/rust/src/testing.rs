@@ -1,8 +1,8 @@
 //! With the feature `testing`: a double of a server, for the tests of programs that use locks.
 //!
-//! A connection of the crate hands each request to the double, which answers at once. Behind each it ends what is over,
-//! and grants what is free, in the order of the queue. What the clients of this process renew is registered when its
-//! renewal begins: so time passes without its end, and its guard is told of a loss by the double itself.
+//! A connection of the crate hands each request to the double, which answers at once. Then the double ends the holds
+//! whose lease is over, and grants the waits that fit, in the order of the queue. A hold that a client renews is
+//! registered when its renewal begins: the double does not end it as time passes, and tells its guard of a loss.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};

@@ -38,15 +38,9 @@ impl World {
         World { server, agent }
     }
 
-    fn ask(&mut self, order: &str) -> String {
-        self.agent.ask(order)
-    }
-
     /// What this order is granted: its token.
     fn granted(&mut self, order: &str) -> i64 {
-        let answer = self.ask(order);
-        let token = answer.strip_prefix("token ").and_then(|t| t.parse().ok());
-        token.unwrap_or_else(|| panic!("{order}: {answer}"))
+        token_in(&self.agent.ask(order))
     }
 
     /// A lock of this owner, which is renewed.
@@ -54,19 +48,12 @@ impl World {
         self.granted(format!("keep {key} {owner} 10000 {LONG} {options}").trim_end())
     }
 
-    /// This order is answered by an error of this kind, which names that.
-    fn fails(&mut self, order: &str, kind: &str, names: &str) {
-        let answer = self.ask(order);
-        let fits = answer.starts_with(&format!("error {kind} ")) && answer.contains(names);
-        assert!(fits, "{order}: {answer}");
-    }
-
     fn assert(&mut self, order: &str, answer: &str) {
-        assert_eq!(self.ask(order), answer, "{order}");
+        assert_eq!(self.agent.ask(order), answer, "{order}");
     }
 
     fn release(&mut self, key: &str, owner: &str, token: i64) {
-        self.assert(&format!("release {key} {owner} {token}"), "1");
+        assert_eq!(self.agent.release(key, owner, token), "1", "{key} {owner}");
     }
 
     /// Begins a wait of this order; its id is its owner, its key is what is asked for.
@@ -101,8 +88,8 @@ impl World {
         assert_eq!(self.agent.so_far(owner), None, "{owner}");
     }
 
-    /// Time passes, for the server and for the package. A server of its own needs nobody for that: who calls this waits
-    /// for what follows.
+    /// Moves the clock of a double, which is also that of its clients. The clock of a server moves by itself: a test
+    /// waits for the event that it expects.
     fn pass(&mut self, ms: u32) {
         if self.server.is_none() {
             self.assert(&format!("advance {ms}"), "advanced");
@@ -146,15 +133,17 @@ pub fn readers_and_a_writer(subject: &TicketSubject) {
     let mut world = World::start(subject);
     let token = world.keep("k", "r1", "mode=read");
     assert_eq!(world.keep("k", "r2", "mode=read"), token);
-    let info = world.ask("info k");
+    let info = world.agent.ask("info k");
     let holders = [format!("r1/{token}/"), format!("r2/{token}/")];
     assert!(
         info.starts_with("info read 0 ") && holders.iter().all(|one| info.contains(one)),
         "{info}"
     );
-    world.fails(&format!("acquire k z {BRIEF} {LONG}"), "other", "LOCKTYPE");
+    world
+        .agent
+        .fails(&format!("acquire k z {BRIEF} {LONG}"), "other", "LOCKTYPE");
     let permit = format!("permit k z {BRIEF} {LONG} limit=1");
-    world.fails(&permit, "other", "WRONGTYPE");
+    world.agent.fails(&permit, "other", "WRONGTYPE");
     world.wait("acquire", "k", "w", "mode=write");
     world.until_waiting("k", 1);
     world.wait("acquire", "k", "r3", "mode=read");
@@ -176,7 +165,9 @@ pub fn readers_and_a_writer(subject: &TicketSubject) {
 /// Several permits are granted in one step, all or none, in the order of arrival, and released in one.
 pub fn permits_in_one_step(subject: &TicketSubject) {
     let mut world = World::start(subject);
-    world.fails(&format!("permit s p {BRIEF} {LONG}"), "no-semaphore", "s");
+    world
+        .agent
+        .fails(&format!("permit s p {BRIEF} {LONG}"), "no-semaphore", "s");
     world.assert("info-permits s", "info nil");
     let three = world.granted(&format!("permit s three 10000 {LONG} limit=4 count=3"));
     world.assert("info-permits s", "info 4 1 3 0");
@@ -189,7 +180,9 @@ pub fn permits_in_one_step(subject: &TicketSubject) {
     world.release("s", "three", three);
     let (two, one) = (world.granted_to("two"), world.granted_to("one"));
     world.assert("info-permits s", "info 4 1 3 0");
-    world.fails(&format!("acquire s z {BRIEF} {LONG}"), "other", "WRONGTYPE");
+    world
+        .agent
+        .fails(&format!("acquire s z {BRIEF} {LONG}"), "other", "WRONGTYPE");
     world.release("s", "two", two);
     world.assert("info-permits s", "info 4 3 1 0");
     world.release("s", "one", one);
@@ -236,13 +229,13 @@ pub fn a_queue_that_stays_short(subject: &TicketSubject) {
         let asked = format!("{order} {key} holder 10000 {LONG} {held} queue=0");
         let token = world.granted(&asked);
         let refused = |queue| format!("{order} {key} z {LONG} {LONG} {options} queue={queue}");
-        world.fails(&refused(0), "queue-full", "");
+        world.agent.fails(&refused(0), "queue-full", "");
         world.wait(order, key, key, &format!("{options} queue=1"));
         match order {
             "permit" => world.until_permits(key, "1 0 1 1"),
             _ => world.until_waiting(&key[..1], 1),
         }
-        world.fails(&refused(1), "queue-full", "");
+        world.agent.fails(&refused(1), "queue-full", "");
         world.release(key, "holder", token);
         let token = world.granted_to(key);
         world.release(key, key, token);
@@ -280,7 +273,7 @@ pub fn grants_that_replicas_have(subject: &TicketSubject) {
         // It is free.
         let token = world.granted(&one("next", options));
         world.release(key, "next", token);
-        world.fails(&two("again"), "not-replicated", "");
+        world.agent.fails(&two("again"), "not-replicated", "");
         match order {
             "permit" => world.assert("info-permits s", "info 1 1 0 0"),
             _ => world.assert(&format!("info {}", &key[..1]), "info nil"),
@@ -314,9 +307,9 @@ pub fn resumed_by_another(subject: &TicketSubject) {
     world.assert(&format!("do k job {token} SET data 1"), "did OK");
     world.release("k", "job", token);
     world.assert("info k", "info nil");
-    world.fails(&resume, "lost", "");
+    world.agent.fails(&resume, "lost", "");
     let later = world.keep("k", "job", "");
-    world.fails(&resume, "lost", "");
+    world.agent.fails(&resume, "lost", "");
     world.assert("info k", &format!("info exclusive 0 job/{later}/"));
     world.release("k", "job", later);
 
@@ -326,10 +319,10 @@ pub fn resumed_by_another(subject: &TicketSubject) {
     world.assert("info-permits s", "info 2 0 2 0");
     world.release("s", "job", token);
     world.assert("info-permits s", "info 2 2 0 0");
-    world.fails(&resume, "lost", "");
+    world.agent.fails(&resume, "lost", "");
 }
 
-/// What is left lasts for its rest and is renewed by nobody; what is kept meanwhile stays held.
+/// A hold that was left lasts for the given time, without renewal. A hold that is renewed meanwhile stays held.
 pub fn left_for_a_while(subject: &TicketSubject) {
     let mut world = World::start(subject);
     let kept = world.granted(&format!("keep kept a 10000 {RENEWED}"));
@@ -365,7 +358,9 @@ pub fn a_lease_that_ends(subject: &TicketSubject) {
     world.pass(SHORT);
     let next = world.granted_to("next");
     world.assert(&format!("lost k a {token}"), "lost");
-    world.fails(&format!("do k a {token} SET data late"), "lost", "");
+    world
+        .agent
+        .fails(&format!("do k a {token} SET data late"), "lost", "");
     world.assert(&format!("release k a {token}"), "0");
     world.assert(&format!("do k next {next} GET data"), &nothing(subject));
     world.assert("info k", &format!("info exclusive 0 next/{next}/"));
@@ -388,7 +383,9 @@ pub fn a_loss_on_demand(subject: &TicketSubject) {
         // No command runs under several keys.
         let has_commands = !key.contains(',');
         if has_commands {
-            world.fails(&format!("do {key} a {token} SET data late"), "lost", "");
+            world
+                .agent
+                .fails(&format!("do {key} a {token} SET data late"), "lost", "");
         }
         world.assert(&format!("release {key} a {token}"), "0");
         let next = world.granted_to(key);
@@ -425,8 +422,10 @@ pub fn commands_under_a_lock(subject: &TicketSubject) {
         world.assert(&run("INCR data"), "did 2");
         world.assert(&run("GET data"), "did 2");
         world.assert(&run("SET data text XX"), "did OK");
-        world.fails(&run("INCR data"), "other", "not an integer");
-        world.fails(&run("NOSUCH data"), "other", "");
+        world
+            .agent
+            .fails(&run("INCR data"), "other", "not an integer");
+        world.agent.fails(&run("NOSUCH data"), "other", "");
         world.assert(&run("SET more 1"), "did OK");
         world.assert(&run("DEL data more none"), "did 2");
         world.assert(&run("DEL data"), "did 0");
@@ -469,7 +468,7 @@ pub fn an_odd_argument_is_a_wrong_use(subject: &TicketSubject) {
     let mut refused = 0;
     let mut wrong = vec![];
     for odd in ODD {
-        let answer = world.ask(&format!("odd {odd}"));
+        let answer = world.agent.ask(&format!("odd {odd}"));
         if answer.starts_with("error usage ") {
             refused += 1;
         } else if answer != "none" {
@@ -485,12 +484,12 @@ pub fn an_odd_argument_is_a_wrong_use(subject: &TicketSubject) {
     }
 }
 
-/// An observer is told of each acquisition and its end, once.
+/// The observer gets each event of an acquisition and of its hold once.
 pub fn what_an_observer_is_told(subject: &TicketSubject) {
     let mut world = World::start(subject);
     let token = world.keep("k", "a", "");
     world.assert(&format!("acquire k b {BRIEF} {LONG}"), "nil");
-    world.fails(
+    world.agent.fails(
         &format!("acquire k c {LONG} {LONG} queue=0"),
         "queue-full",
         "",
@@ -498,7 +497,7 @@ pub fn what_an_observer_is_told(subject: &TicketSubject) {
     world.release("k", "a", token);
     let told = "events asked granted asked refused asked failed released";
     world.assert("events k", told);
-    world.fails(
+    world.agent.fails(
         &format!("acquire k a {LONG} {LONG} replicas=1"),
         "not-replicated",
         "",

@@ -309,56 +309,33 @@ pub fn arguments_are_written_as_by_the_programs_client(subject: &TicketSubject) 
     assert!(compared >= 3, "{answer}");
 }
 
-/// This order is answered by an error of this kind, which names that.
-fn fails(agent: &mut TicketAgent, order: &str, kind: &str, names: &str) {
-    let answer = agent.ask(order);
-    let fits = answer.starts_with(&format!("error {kind} ")) && answer.contains(names);
-    assert!(fits, "{order}: {answer}");
-}
-
 /// What helps is in the error: another argument, a semaphore that is created first, a right, another server, a module.
 pub fn errors_say_what_is_wrong(subject: &TicketSubject) {
     let server = TestServer::start();
     let mut conn = server.conn();
     let mut agent = TicketAgent::start(subject, server.port);
-    fails(&mut agent, "keep k a 1000 0", "usage", "");
+    agent.fails("keep k a 1000 0", "usage", "");
     for wait in [0, 60_000] {
-        fails(
-            &mut agent,
+        agent.fails(
             &format!("permit none a {wait} 30000"),
             "no-semaphore",
             "none",
         );
     }
     conn.line("ACL SETUSER default -lock.acquire");
-    fails(
-        &mut agent,
-        "acquire k a 1000 30000",
-        "other",
-        "lock.acquire",
-    );
+    agent.fails("acquire k a 1000 30000", "other", "lock.acquire");
     conn.line("ACL SETUSER default +lock.acquire");
     let token = agent.keep("k", LONG);
     conn.line("ACL SETUSER default -lock.release");
-    fails(
-        &mut agent,
-        &format!("release k a {token}"),
-        "other",
-        "lock.release",
-    );
+    agent.fails(&format!("release k a {token}"), "other", "lock.release");
     conn.line("ACL SETUSER default +lock.release");
     conn.line("REPLICAOF 127.0.0.1 1");
-    fails(
-        &mut agent,
-        "acquire other a 1000 30000",
-        "other",
-        "READONLY",
-    );
+    agent.fails("acquire other a 1000 30000", "other", "READONLY");
     conn.line("REPLICAOF NO ONE");
 
     let bare = TestServer::without_module(&[]);
     let mut agent = TicketAgent::start(subject, bare.port);
-    fails(&mut agent, "acquire k a 1000 30000", "other", "module");
+    agent.fails("acquire k a 1000 30000", "other", "module");
 }
 
 /// A server that is full, or that loads its data: the error says so in time, what is held stays held, and nothing is
@@ -375,7 +352,7 @@ pub fn a_full_or_loading_server_says_so(subject: &TicketSubject) {
     let mut agent = TicketAgent::start(subject, server.port);
     let full = agent.keep("full", LONG);
     conn.line("CONFIG SET maxmemory 1");
-    fails(&mut agent, "acquire other a 1000 30000", "other", "OOM");
+    agent.fails("acquire other a 1000 30000", "other", "OOM");
     assert_eq!(agent.ask(&format!("release full a {full}")), "1");
     conn.line("CONFIG SET maxmemory 0");
 
@@ -393,7 +370,7 @@ pub fn a_full_or_loading_server_says_so(subject: &TicketSubject) {
         "python-package" => "no answer in time",
         _ => "LOADING",
     };
-    fails(&mut agent, "acquire other a 5000 30000", "other", says);
+    agent.fails("acquire other a 5000 30000", "other", says);
     assert_eq!(server.info_field("persistence", "loading"), "1");
     conn.line("CONFIG SET key-load-delay 0");
     assert_eq!(load.recv().text(), "OK");

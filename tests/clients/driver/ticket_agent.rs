@@ -107,6 +107,13 @@ impl TicketAgent {
         self.answer_to("ask")
     }
 
+    /// This order is answered by an error of this kind, which names that.
+    pub fn fails(&mut self, order: &str, kind: &str, names: &str) {
+        let answer = self.ask(order);
+        let fits = answer.starts_with(&format!("error {kind} ")) && answer.contains(names);
+        assert!(fits, "{order}: {answer}");
+    }
+
     /// Acquires a free lock that is renewed, and returns the token. The owner is `a`.
     pub fn keep(&mut self, key: &str, lease: u32) -> i64 {
         self.take("keep", key, lease)
